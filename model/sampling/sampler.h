@@ -11,7 +11,7 @@
 #include "model/sampling/candidate.h"
 #include "model/sampling/sampling_job.h"
 #include "model/sampling/sampling_params.h"
-#include "model/sampling/scan_dispatch.h"
+#include "model/sampling/scan_kernels.h"
 #include "model/sampling/token_history.h"
 #include "model/sampling/vocabulary_scan.h"
 

@@ -4,6 +4,7 @@
 #define TLM_MODEL_SAMPLING_SCAN_KERNELS_H_
 
 #include <cstdint>
+#include <vector>
 
 namespace tlm {
 
@@ -45,6 +46,10 @@ const ScanKernels& PortableScanKernels();
 const ScanKernels& Avx2ScanKernels();
 const ScanKernels& Avx512ScanKernels();
 #endif
+
+// What this machine can run, from the slowest to the fastest; the first is the portable one.
+std::vector<const ScanKernels*> AvailableScanKernels();
+const ScanKernels& FastestScanKernels();
 
 }  // namespace tlm
 

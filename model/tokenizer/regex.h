@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -19,6 +20,13 @@ struct pcre2_real_match_data_8;
 struct pcre2_real_jit_stack_8;
 
 namespace tlm {
+
+// A pattern for PCRE2 with PCRE2_UTF, PCRE2_UCP and PCRE2_MULTILINE that matches what `pattern`
+// matches in Oniguruma's own syntax over UTF-8. What the two read alike is copied, \s and \w become
+// the properties they stand for, and what they read differently (\h, [a&&b], (?m), a+ after {1,3},
+// ...) is UNIMPLEMENTED, naming the construct and its byte offset. A malformed pattern may pass:
+// PCRE2 refuses it.
+absl::StatusOr<std::string> ToPcre2Syntax(std::string_view pattern);
 
 // Immutable, so any thread may use it through a RegexMatcher of its own.
 class Regex {

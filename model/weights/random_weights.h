@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "model/config/model_config.h"
@@ -11,6 +13,24 @@
 #include "model/weights/model_weights.h"
 
 namespace tlm {
+
+// Random numbers computed from their index: in any order, by any thread. The stream of one tensor:
+// independent samples of the standard normal distribution cut off at
+// three deviations, each a function of (seed, name, index) alone, the same on every machine. Their
+// deviation is sqrt(1 - 6 phi(3) / (2 Phi(3) - 1)) = 0.98658. A value type.
+class TruncatedNormal {
+ public:
+  static constexpr double kCutOff = 3.0;
+  static constexpr double kDeviation = 0.9865784;
+
+  TruncatedNormal(uint64_t seed, std::string_view name);
+
+  // out[i] = scale * sample(first + i), so |out[i]| <= 3 * scale; `first` is even.
+  void Fill(int64_t first, float scale, std::span<float> out) const;
+
+ private:
+  uint64_t key_;
+};
 
 // Every tensor of ExpectedTensors() in host memory, as the CS336 course initialises it, filled by
 // the TruncatedNormal of the tensor's name: matrices of linear maps with variance

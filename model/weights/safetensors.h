@@ -6,13 +6,37 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "model/tensor/dtype.h"
+#include "model/tensor/shape.h"
 #include "model/weights/tensor_file.h"
 
 namespace tlm {
+
+struct SafetensorsEntry {
+  DType dtype = DType::kF32;
+  Shape shape;
+  uint64_t begin = 0;  // of its bytes, from the end of the header
+  uint64_t end = 0;    // one past them
+};
+
+struct SafetensorsHeader {
+  std::map<std::string, SafetensorsEntry, std::less<>> tensors;
+  std::map<std::string, std::string> metadata;
+};
+
+// Parses the JSON text between the file's first eight bytes and its data, which are `data_bytes`
+// long. White space may stand before and after. Every entry has passed all checks: a known dtype,
+// at most Shape::kMaxRank dimensions, begin <= end <= data_bytes, as many bytes as dtype and shape
+// say, without overflow; together the entries cover the data without gap or overlap.
+// INVALID_ARGUMENT names the tensor, the value and what it should have been; also for keys that
+// occur twice and keys the format does not know.
+absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(std::string_view text,
+                                                         uint64_t data_bytes);
 
 // One mapped file. Move-only and immutable: any thread may read. Moving it leaves all views valid.
 class SafetensorsFile : public TensorFile {
@@ -20,11 +44,11 @@ class SafetensorsFile : public TensorFile {
   // The longest header, as in the format's own implementation.
   static constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 
-  // Checks the whole header before anything is allocated for a tensor; see safetensors_header.h for
-  // what holds afterwards. The data are mapped, not read; only a tensor that the file places at an
-  // address unfit for its element type is copied. NOT_FOUND and FAILED_PRECONDITION as
-  // MappedFile::Open; INVALID_ARGUMENT, naming file, tensor, value and limit, for a bad file;
-  // RESOURCE_EXHAUSTED when there is no memory for such a copy.
+  // Checks the whole header before anything is allocated for a tensor; see
+  // ParseSafetensorsHeader for what holds afterwards. The data are mapped, not read; only a tensor
+  // that the file places at an address unfit for its element type is copied. NOT_FOUND and
+  // FAILED_PRECONDITION as MappedFile::Open; INVALID_ARGUMENT, naming file, tensor, value and
+  // limit, for a bad file; RESOURCE_EXHAUSTED when there is no memory for such a copy.
   static absl::StatusOr<SafetensorsFile> Open(const std::string& path);
 
   // The header's `__metadata__`.

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "model/sampling/sampler.h"
 #include "model/sampling/sampling_params.h"
@@ -108,6 +109,11 @@ inline int64_t InputTokens(const Request& request) {
   }
   return static_cast<int64_t>(tokens);
 }
+
+// OK when no step can fail because of it: see Engine::Submit, whose INVALID_ARGUMENT this is.
+// `max_outputs`: of one prompt. CHECKs what a caller's code decides: token streams, and that
+// exactly one kind of work is set.
+absl::Status CheckRequest(const Request& request, int64_t max_context, int64_t max_outputs);
 
 }  // namespace tlm
 

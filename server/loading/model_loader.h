@@ -11,7 +11,7 @@
 #include "model/tokenizer/tokenizer.h"
 #include "model/transformer_lm/transformer_lm.h"
 #include "server/config/options.h"
-#include "server/loading/weights_sha256.h"
+#include "server/loading/fingerprint.h"
 #include "server/serving/served_model.h"
 
 namespace tlm {

@@ -7,12 +7,18 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/cli/base/console.h"
 #include "client/cpp/channel.h"
 
 namespace tlm::cli {
+
+// gRPC reports these errors only on connecting, with less detail. INVALID_ARGUMENT, naming the
+// file, for a file without certificate or private key in PEM, for an expired client certificate and
+// for a key of another certificate. Skips unreadable files and pipes, which can be read only once.
+absl::Status CheckTlsFiles(const client::ClientOptions& options);
 
 std::span<const std::string_view> ConnectionFlagNames();
 

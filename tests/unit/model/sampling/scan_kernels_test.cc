@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "model/sampling/sampling_math.h"
-#include "model/sampling/scan_dispatch.h"
 
 namespace tlm {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "model/sampling/scan_dispatch.h"
+#include "model/sampling/scan_kernels.h"
 
 namespace tlm {
 namespace {

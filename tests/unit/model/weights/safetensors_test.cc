@@ -1,11 +1,13 @@
 #include "model/weights/safetensors.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <ostream>
 #include <string>
 #include <utility>
 
@@ -16,6 +18,212 @@
 
 namespace tlm {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+TEST(SafetensorsHeaderTest, ReadsEntriesAndMetadata) {
+  const auto header = ParseSafetensorsHeader(
+      R"({"__metadata__": {"format": "pt", "by": ""},
+          "b": {"data_offsets": [24, 28], "shape": [2], "dtype": "BF16"},
+          "a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}})",
+      28);
+  ASSERT_THAT(header, IsOk());
+  EXPECT_THAT(header->metadata, ElementsAre(Pair("by", ""), Pair("format", "pt")));
+  ASSERT_EQ(header->tensors.size(), 2u);
+  const SafetensorsEntry& a = header->tensors.at("a");
+  EXPECT_EQ(a.dtype, DType::kF32);
+  EXPECT_EQ(a.shape, Shape({2, 3}));
+  EXPECT_EQ(a.begin, 0u);
+  EXPECT_EQ(a.end, 24u);
+  const SafetensorsEntry& b = header->tensors.at("b");
+  EXPECT_EQ(b.dtype, DType::kBF16);
+  EXPECT_EQ(b.begin, 24u);
+  EXPECT_EQ(b.end, 28u);
+}
+
+TEST(SafetensorsHeaderTest, KnowsEveryDTypeAndItsSize) {
+  const std::pair<const char*, int> sizes[] = {
+      {"F64", 8}, {"F32", 4}, {"F16", 2},  {"BF16", 2},    {"I64", 8},
+      {"I32", 4}, {"I16", 2}, {"I8", 1},   {"U64", 8},     {"U32", 4},
+      {"U16", 2}, {"U8", 1},  {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
+  for (const auto& [name, size] : sizes) {
+    const std::string text = fmt::format(
+        R"({{"x": {{"dtype": "{}", "shape": [3], "data_offsets": [0, {}]}}}})", name, 3 * size);
+    const auto header = ParseSafetensorsHeader(text, static_cast<uint64_t>(3 * size));
+    ASSERT_THAT(header, IsOk()) << name;
+    EXPECT_STREQ(DTypeName(header->tensors.at("x").dtype), name);
+  }
+}
+
+TEST(SafetensorsHeaderTest, AcceptsScalarsEmptyTensorsAndWhiteSpace) {
+  const auto header = ParseSafetensorsHeader(
+      "\t\n {\"scalar\": {\"dtype\": \"U8\", \"shape\": [], \"data_offsets\": [0, 1]},"
+      "\"none\": {\"dtype\": \"F64\", \"shape\": [5, 0], \"data_offsets\": [1, 1]},"
+      "\"also none\": {\"dtype\": \"F64\", \"shape\": [0, 9223372036854775807],"
+      "\"data_offsets\": [0, 0]}} \r\n ",
+      1);
+  ASSERT_THAT(header, IsOk());
+  EXPECT_EQ(header->tensors.at("scalar").shape.rank(), 0);
+  EXPECT_EQ(header->tensors.at("none").shape.elements(), 0);
+  EXPECT_EQ(header->tensors.at("also none").shape.elements(), 0);
+}
+
+TEST(SafetensorsHeaderTest, AcceptsNoTensorsAtAll) {
+  const auto header = ParseSafetensorsHeader("{}", 0);
+  ASSERT_THAT(header, IsOk());
+  EXPECT_THAT(header->tensors, IsEmpty());
+  EXPECT_THAT(ParseSafetensorsHeader(R"({"__metadata__": {}})", 0), IsOk());
+}
+
+struct BadHeader {
+  const char* name;
+  std::string text;
+  uint64_t data_bytes;
+  std::string message;
+};
+void PrintTo(const BadHeader& bad, std::ostream* out) { *out << bad.name; }
+
+class BadSafetensorsHeaderTest : public ::testing::TestWithParam<BadHeader> {};
+
+TEST_P(BadSafetensorsHeaderTest, IsRefusedWithTheReason) {
+  EXPECT_THAT(ParseSafetensorsHeader(GetParam().text, GetParam().data_bytes),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(GetParam().message)));
+}
+
+// A header of one tensor 'x' whose entry has these members.
+std::string X(const std::string& members) { return "{\"x\": {" + members + "}}"; }
+
+INSTANTIATE_TEST_SUITE_P(
+    Json, BadSafetensorsHeaderTest,
+    ::testing::Values(
+        BadHeader{"empty", "", 0, "is no JSON object"},
+        BadHeader{"only_space", "  ", 0, "is no JSON object"},
+        BadHeader{"array", "[]", 0, "is no JSON object"},
+        BadHeader{"byte_order_mark", "\xef\xbb\xbf{}", 0, "is no JSON object"},
+        BadHeader{"unfinished", "{", 0, "not valid JSON at line 1, column 2"},
+        BadHeader{"text_after", "{} x", 0, "not valid JSON at line 1, column 4"},
+        BadHeader{"second_value", "{}{}", 0, "not valid JSON"},
+        BadHeader{"zero_byte_after", std::string("{}\0\0", 4), 0,
+                  "not valid JSON at line 1, column 3"},
+        BadHeader{"not_utf8", "{\"\xff\": 1}", 0, "not valid JSON"},
+        BadHeader{"deep", "{\"x\": " + std::string(1'000'000, '['), 0,
+                  "tensor 'x': an array stands where an object belongs"},
+        BadHeader{"number", "{\"x\": 1e999}", 0, "not valid JSON"},
+        BadHeader{"tensor_null", "{\"x\": null}", 0, "null stands where an object belongs"},
+        BadHeader{"tensor_number", "{\"x\": 5}", 0, "tensor 'x': 5 stands where an object"},
+        BadHeader{"metadata_number", "{\"__metadata__\": {\"a\": 1}}", 0,
+                  "__metadata__: 1 stands where a string belongs"},
+        BadHeader{"metadata_nested", "{\"__metadata__\": {\"a\": {}}}", 0,
+                  "__metadata__: an object stands where a string belongs"},
+        BadHeader{"metadata_string", "{\"__metadata__\": \"a\"}", 0,
+                  "'a' stands where an object belongs"}),
+    [](const auto& info) { return info.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(
+    Duplicates, BadSafetensorsHeaderTest,
+    ::testing::Values(
+        BadHeader{"tensor",
+                  R"({"x": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]},
+                      "\u0078": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}})",
+                  1, "header: key 'x' occurs twice"},
+        BadHeader{"metadata", R"({"__metadata__": {}, "__metadata__": {}})", 0,
+                  "header: key '__metadata__' occurs twice"},
+        BadHeader{"metadata_key", R"({"__metadata__": {"a": "1", "a": "2"}})", 0,
+                  "__metadata__: key 'a' occurs twice"},
+        BadHeader{"dtype", X(R"("dtype": "U8", "dtype": "I8")"), 1, "key 'dtype' occurs twice"},
+        BadHeader{"shape", X(R"("shape": [1], "shape": [1])"), 1, "key 'shape' occurs twice"},
+        BadHeader{"offsets", X(R"("data_offsets": [0, 1], "data_offsets": [0, 1])"), 1,
+                  "key 'data_offsets' occurs twice"}),
+    [](const auto& info) { return info.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(
+    Entries, BadSafetensorsHeaderTest,
+    ::testing::Values(
+        BadHeader{"no_dtype", X(R"("shape": [1], "data_offsets": [0, 1])"), 1,
+                  "tensor 'x': dtype is missing"},
+        BadHeader{"no_shape", X(R"("dtype": "U8", "data_offsets": [0, 1])"), 1,
+                  "tensor 'x': shape is missing"},
+        BadHeader{"no_offsets", X(R"("dtype": "U8", "shape": [1])"), 1,
+                  "tensor 'x': data_offsets is missing"},
+        BadHeader{"other_key", X(R"("dtype": "U8", "stride": [1])"), 1,
+                  "key 'stride' is not one of dtype, shape, data_offsets"},
+        BadHeader{"dtype_unknown", X(R"("dtype": "F4")"), 1, "dtype is 'F4', known are F64"},
+        BadHeader{"dtype_case", X(R"("dtype": "f32")"), 1, "dtype is 'f32'"},
+        BadHeader{"dtype_number", X(R"("dtype": 32)"), 1, "32 stands where the name of a dtype"},
+        BadHeader{"shape_number", X(R"("shape": 4)"), 1, "4 stands where an array belongs"},
+        BadHeader{"shape_negative", X(R"("shape": [-1])"), 1, "-1 stands where a dimension"},
+        BadHeader{"shape_fraction", X(R"("shape": [1.5])"), 1, "'1.5' stands where a dimension"},
+        BadHeader{"shape_nested", X(R"("shape": [[1]])"), 1, "an array stands where a dimension"},
+        BadHeader{"shape_string", X(R"("shape": ["1"])"), 1, "'1' stands where a dimension"},
+        BadHeader{"shape_huge", X(R"("shape": [9223372036854775808])"), 1,
+                  "a dimension is 9223372036854775808, the limit is 9223372036854775807"},
+        BadHeader{"shape_beyond_64_bits", X(R"("shape": [18446744073709551616])"), 1,
+                  "stands where a dimension belongs"},
+        BadHeader{"rank", X(R"("shape": [1, 1, 1, 1, 1, 1, 1, 1, 1])"), 1,
+                  "shape has more than 8 dimensions"},
+        BadHeader{"offsets_one", X(R"("data_offsets": [0])"), 1,
+                  "data_offsets has 1 elements instead of 2"},
+        BadHeader{"offsets_three", X(R"("data_offsets": [0, 1, 2])"), 1,
+                  "data_offsets has more than 2 elements"},
+        BadHeader{"offsets_negative", X(R"("data_offsets": [-1, 1])"), 1,
+                  "-1 stands where a byte offset belongs"}),
+    [](const auto& info) { return info.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(
+    Layout, BadSafetensorsHeaderTest,
+    ::testing::Values(
+        BadHeader{"backwards", X(R"("dtype": "U8", "shape": [0], "data_offsets": [2, 1])"), 2,
+                  "tensor 'x': data_offsets are [2, 1], the data are 2 bytes long"},
+        BadHeader{"outside", X(R"("dtype": "U8", "shape": [3], "data_offsets": [0, 3])"), 2,
+                  "data_offsets are [0, 3], the data are 2 bytes long"},
+        BadHeader{"far_outside", X(R"("dtype": "U8", "shape": [1],
+                       "data_offsets": [18446744073709551614, 18446744073709551615])"),
+                  2, "the data are 2 bytes long"},
+        BadHeader{"too_few_bytes", X(R"("dtype": "F32", "shape": [2], "data_offsets": [0, 4])"), 4,
+                  "tensor 'x': F32 [2] takes 8 bytes, data_offsets give it 4"},
+        BadHeader{"too_many_bytes", X(R"("dtype": "F16", "shape": [1], "data_offsets": [0, 4])"), 4,
+                  "F16 [1] takes 2 bytes, data_offsets give it 4"},
+        BadHeader{"product_overflows",
+                  X(R"("dtype": "U8", "shape": [4294967296, 4294967296], "data_offsets": [0, 0])"),
+                  0, "overflows 64 bits"},
+        BadHeader{"bytes_overflow", X(R"("dtype": "I32", "shape": [2, 4611686018427387903],
+                       "data_offsets": [0, 16])"),
+                  16, "overflows 64 bits"},
+        BadHeader{"overflow_before_zero", X(R"("dtype": "U8", "shape": [4294967296, 4294967296, 0],
+                       "data_offsets": [0, 0])"),
+                  0, "overflows 64 bits"},
+        BadHeader{"hole_first", X(R"("dtype": "U8", "shape": [1], "data_offsets": [1, 2])"), 2,
+                  "tensor 'x': begins at byte 1, the one before it ends at 0"},
+        BadHeader{"hole_between",
+                  R"({"a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]},
+                      "b": {"dtype": "U8", "shape": [1], "data_offsets": [2, 3]}})",
+                  3, "tensor 'b': begins at byte 2, the one before it ends at 1"},
+        BadHeader{"overlap",
+                  R"({"a": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]},
+                      "b": {"dtype": "U8", "shape": [2], "data_offsets": [1, 3]}})",
+                  3, "tensor 'b': begins at byte 1, the one before it ends at 2"},
+        BadHeader{"same_bytes",
+                  R"({"a": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]},
+                      "b": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]}})",
+                  2, "tensor 'b': begins at byte 0, the one before it ends at 2"},
+        BadHeader{"empty_inside_another",
+                  R"({"a": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]},
+                      "b": {"dtype": "U8", "shape": [0], "data_offsets": [1, 1]}})",
+                  2, "tensor 'b': begins at byte 1"},
+        BadHeader{"trailing_bytes", X(R"("dtype": "U8", "shape": [1], "data_offsets": [0, 1])"), 2,
+                  "the tensors take 1 bytes, the data are 2 bytes long"},
+        BadHeader{"bytes_without_tensors", "{}", 1, "the tensors take 0 bytes"}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(SafetensorsHeaderTest, MessagesStayShortAndPrintable) {
+  const auto header = ParseSafetensorsHeader("{\"" + std::string(100'000, 'x') + "\\n\": 5}", 0);
+  EXPECT_LT(header.status().message().size(), 300u);
+  EXPECT_THAT(ParseSafetensorsHeader("{\"a\\nb\": 5}", 0),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'a?b'")));
+}
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;

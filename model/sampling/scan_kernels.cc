@@ -1,4 +1,4 @@
-#include "model/sampling/scan_dispatch.h"
+#include "model/sampling/scan_kernels.h"
 
 namespace tlm {
 

@@ -1,4 +1,4 @@
-#include "server/batching/request_check.h"
+#include "server/batching/request.h"
 
 #include <optional>
 #include <vector>
