@@ -3,9 +3,11 @@
 #define TLM_CLIENT_CLI_CHAT_LOOP_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <optional>
+#include <ostream>
 #include <string>
 
 #include "absl/status/status.h"
@@ -16,6 +18,21 @@
 #include "client/cpp/client.h"
 
 namespace tlm::cli {
+
+// A line of the user: a message or a slash command.
+struct ChatLine {
+  enum class Kind { kMessage, kReset, kSystem, kHistory, kSeed, kHelp, kQuit };
+  Kind kind = Kind::kMessage;
+  std::string text;              // of kMessage and kSystem
+  std::optional<uint64_t> seed;  // of kSeed; none = a new one for each answer
+};
+
+// A line that starts with a slash is a command; "//" starts a message with a slash.
+// INVALID_ARGUMENT for an unknown command or a wrong argument.
+absl::StatusOr<ChatLine> ParseChatLine(const std::string& line);
+
+// Lists the commands.
+void PrintChatHelp(std::ostream& out);
 
 struct ChatOptions {
   v1::GenerateRequest request;  // of every turn, without the messages

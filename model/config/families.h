@@ -6,9 +6,12 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "model/base/json_fields.h"
 #include "model/config/model_config.h"
 
@@ -36,6 +39,26 @@ std::span<const Family> Gpt2Families();    // gpt2
 
 // Null when there is none of this name.
 const Family* FindFamily(std::string_view model_type);
+
+// UNIMPLEMENTED, naming the key, unless the flag is `supported` or absent.
+absl::Status RequireFlag(const JsonFields& fields, const std::string& key, bool supported);
+
+// Values per head, if the file does not set it: divided evenly among the heads. INVALID_ARGUMENT
+// when they do not divide; the names are for its message.
+absl::StatusOr<int64_t> PerHead(const std::string& width_name, int64_t width,
+                                const std::string& heads_name, int64_t heads);
+
+// `layer_types`: for each layer whether it has full attention; none when absent. UNIMPLEMENTED for
+// a type that is neither "full_attention" nor "sliding_attention", INVALID_ARGUMENT unless there is
+// one per layer.
+absl::StatusOr<std::optional<std::vector<bool>>> ReadLayerTypes(const JsonFields& fields,
+                                                                int64_t num_layers);
+
+// Sets the window of the layers that are not in `full_attention`, which is by layer or empty. A
+// window of the whole context, or of no layer, counts as none. INVALID_ARGUMENT, with the key
+// "sliding_window", unless it is above 0.
+absl::Status SetSlidingWindow(std::optional<int64_t> window, std::vector<bool> full_attention,
+                              ModelConfig* config);
 
 }  // namespace tlm
 

@@ -5,7 +5,6 @@
 #include "model/config/config_fields.h"
 #include "model/config/families.h"
 #include "model/config/quantisation_fields.h"
-#include "model/config/shared_fields.h"
 
 namespace tlm {
 namespace {

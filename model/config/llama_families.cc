@@ -10,7 +10,6 @@
 #include "model/config/families.h"
 #include "model/config/quantisation_fields.h"
 #include "model/config/rope_fields.h"
-#include "model/config/shared_fields.h"
 
 namespace tlm {
 namespace {

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/statusor.h"
+#include "model/accounting/flops.h"
 #include "model/config/model_config.h"
 #include "model/tensor/dtype.h"
 #include "model/tensor/shape.h"
@@ -28,6 +30,16 @@ void AddWeights(DType dtype, uint64_t bytes, v1::MemoryInfo& memory);
 // Appends one tensor; `stored` is its type in the file, none without one.
 void AddTensor(const std::string& name, DType dtype, std::optional<DType> stored,
                const Shape& shape, v1::ParameterCounts& parameters);
+
+// The query with its defaults filled in: one sequence, and of a prompt the tokens that new_tokens
+// leave of the context. Arithmetic needs no context, so longer shapes are counted too, up to
+// ConfigLimits::kContextLength tokens a sequence; beyond, INVALID_ARGUMENT names the field
+// ("flops.prompt_tokens"), which also travels as a detail.
+absl::StatusOr<FlopsQuery> ResolveFlopsQuery(const v1::FlopsQuery& query,
+                                             const ModelConfig& config);
+
+// Fills an empty message with the answer to a resolved query.
+void FillFlops(const ModelConfig& config, const FlopsQuery& query, v1::FlopsInfo& flops);
 
 }  // namespace tlm
 

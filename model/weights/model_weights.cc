@@ -19,7 +19,6 @@
 #include "model/weights/quantised_matrix.h"
 
 namespace tlm {
-
 namespace {
 
 TensorView* PlaceInLayer(TensorRole role, LayerWeights* layer) {
@@ -270,6 +269,13 @@ absl::StatusOr<ModelWeights> BindWeights(const ModelConfig& config, const Checkp
   absl::StatusOr<ModelWeights> weights = Bind(config, checkpoint);
   if (!weights.ok()) return WithContext(weights.status(), checkpoint.path());
   return weights;
+}
+
+absl::StatusOr<DType> WeightsDTypeFromName(std::string_view name) {
+  if (name == "float32") return DType::kF32;
+  if (name == "bfloat16") return DType::kBF16;
+  if (name == "float16") return DType::kF16;
+  return InvalidArgument("is {}, it may be float32, bfloat16 or float16", Quoted(name));
 }
 
 }  // namespace tlm

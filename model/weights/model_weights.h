@@ -3,11 +3,13 @@
 #define TLM_MODEL_WEIGHTS_MODEL_WEIGHTS_H_
 
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "model/config/model_config.h"
+#include "model/tensor/dtype.h"
 #include "model/tensor/tensor_view.h"
 #include "model/weights/checkpoint.h"
 #include "model/weights/name_map.h"
@@ -63,6 +65,9 @@ TensorView* PlaceOf(const TensorSpec& spec, ModelWeights* weights);
 // of a model that ties it, if it equals the embedding bit for bit, and biases of quantised modules
 // that are 0. Other values are not checked: see check_finite.h.
 absl::StatusOr<ModelWeights> BindWeights(const ModelConfig& config, const Checkpoint& checkpoint);
+
+// "float32", "bfloat16" or "float16"; INVALID_ARGUMENT lists these for another name.
+absl::StatusOr<DType> WeightsDTypeFromName(std::string_view name);
 
 }  // namespace tlm
 

@@ -20,7 +20,6 @@ namespace tlm {
 // deviation is sqrt(1 - 6 phi(3) / (2 Phi(3) - 1)) = 0.98658. A value type.
 class TruncatedNormal {
  public:
-  static constexpr double kCutOff = 3.0;
   static constexpr double kDeviation = 0.9865784;
 
   TruncatedNormal(uint64_t seed, std::string_view name);

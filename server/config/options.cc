@@ -19,7 +19,7 @@
 #include "model/config/presets.h"
 #include "model/ops/cpu/kernels/isa.h"
 #include "model/tensor/dtype.h"
-#include "model/weights/weights_dtype.h"
+#include "model/weights/model_weights.h"
 #include "server/config/flag_types.h"
 #include "server/config/old_flags.h"
 

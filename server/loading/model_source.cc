@@ -13,8 +13,8 @@
 #include "model/config/config_reader.h"
 #include "model/config/presets.h"
 #include "model/weights/gguf_file.h"
+#include "model/weights/model_weights.h"
 #include "model/weights/name_map.h"
-#include "model/weights/weights_dtype.h"
 
 namespace tlm {
 namespace {

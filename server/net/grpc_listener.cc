@@ -22,7 +22,7 @@
 
 #include "absl/strings/ascii.h"
 #include "model/base/errors.h"
-#include "server/net/tls_server_credentials.h"
+#include "server/net/tls_certificates.h"
 #include "server/observe/log.h"
 
 namespace tlm {

@@ -2,6 +2,8 @@
 #ifndef TLM_SERVER_NET_TLS_CERTIFICATES_H_
 #define TLM_SERVER_NET_TLS_CERTIFICATES_H_
 
+#include <grpcpp/security/server_credentials.h>
+
 #include <memory>
 #include <string>
 
@@ -52,6 +54,12 @@ class TlsCertificates {
   mutable Mutex mutex_;
   std::shared_ptr<const TlsMaterial> material_ TLM_GUARDED_BY(mutex_);
 };
+
+// For one port; TLS 1.2 and newer, HTTP/2 by ALPN. Every handshake uses the certificates that are
+// current when it begins. `certificates` outlives the credentials, which outlive the server, as
+// gRPC keeps only their core.
+std::shared_ptr<grpc::ServerCredentials> MakeTlsServerCredentials(
+    const TlsCertificates& certificates);
 
 }  // namespace tlm
 

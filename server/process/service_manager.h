@@ -15,7 +15,6 @@ namespace tlm {
 void NotifyProgress(std::string_view text, absl::Duration time);
 // The server serves.
 void NotifyReady(std::string_view text);
-void NotifyStatus(std::string_view text);
 // The server is about to end.
 void NotifyStopping(std::string_view text);
 // The server is healthy; feeds the manager's watchdog.

@@ -2,7 +2,6 @@
 
 #include "model/base/errors.h"
 #include "model/describe/architecture.h"
-#include "model/describe/flops.h"
 #include "model/ops/ops.h"
 #include "model/weights/name_map.h"
 #include "server/rpc/convert/convert.h"

@@ -15,7 +15,6 @@
 #include "model/weights/gguf_file.h"
 #include "model/weights/model_weights.h"
 #include "model/weights/random_weights.h"
-#include "model/weights/weights_dtype.h"
 #include "tests/benchmarks/engine/backend_flags.h"
 
 namespace tlm::bench {

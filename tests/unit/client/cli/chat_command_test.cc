@@ -1,9 +1,9 @@
-#include "client/cli/chat_command.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <sstream>
+
+#include "client/cli/chat_loop.h"
 
 namespace tlm::cli {
 namespace {
