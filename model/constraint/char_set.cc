@@ -243,15 +243,6 @@ CharSet::CharSet(std::vector<Range> ranges) {
   }
 }
 
-CharSet CharSet::OfText(std::string_view utf8) {
-  std::vector<Range> ranges;
-  for (size_t position = 0; position < utf8.size();) {
-    const char32_t c = NextCodePoint(utf8, &position);
-    ranges.push_back({c, c});
-  }
-  return CharSet(std::move(ranges));
-}
-
 const CharSet& CharSet::All() {
   static const CharSet* const kAll = new CharSet({{0, kLastCharacter}});
   return *kAll;

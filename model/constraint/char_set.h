@@ -27,8 +27,6 @@ class CharSet {
   explicit CharSet(std::vector<Range> ranges);
   static CharSet Of(char32_t character) { return CharSet({{character, character}}); }
   static CharSet Of(char32_t first, char32_t last) { return CharSet({{first, last}}); }
-  // Of the characters of a well-formed UTF-8 text.
-  static CharSet OfText(std::string_view utf8);
   static const CharSet& All();
 
   // Sorted, neither overlapping nor adjacent, except at the surrogates.

@@ -22,7 +22,6 @@ void NotifyProgress(std::string_view text, absl::Duration time) {
 
 void NotifyReady(std::string_view text) { Notify(fmt::format("READY=1\nSTATUS={}", text)); }
 
-
 void NotifyStopping(std::string_view text) { Notify(fmt::format("STOPPING=1\nSTATUS={}", text)); }
 
 void NotifyAlive() { Notify("WATCHDOG=1"); }
