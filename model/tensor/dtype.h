@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string_view>
 
@@ -54,6 +55,24 @@ struct DTypeBlock {
   size_t bytes;
 };
 
+// By DType: the name as model files and messages spell it; one element, or a block of them.
+struct DTypeTraits {
+  const char* name;
+  DTypeBlock block;
+};
+inline constexpr DTypeTraits kDTypeTraits[] = {
+    {"F64", {1, 8}},      {"F32", {1, 4}},         {"BF16", {1, 2}},        {"F16", {1, 2}},
+    {"I64", {1, 8}},      {"I32", {1, 4}},         {"I16", {1, 2}},         {"I8", {1, 1}},
+    {"U8", {1, 1}},       {"BOOL", {1, 1}},        {"U64", {1, 8}},         {"U32", {1, 4}},
+    {"U16", {1, 2}},      {"F8_E4M3", {1, 1}},     {"F8_E5M2", {1, 1}},     {"Q8_0", {32, 34}},
+    {"Q4_0", {32, 18}},   {"Q4_1", {32, 20}},      {"Q5_0", {32, 22}},      {"Q5_1", {32, 24}},
+    {"Q4_K", {256, 144}}, {"Q5_K", {256, 176}},    {"Q6_K", {256, 210}},    {"IQ4_NL", {32, 18}},
+    {"I4_G32", {32, 21}}, {"I4_G64", {64, 37}},    {"I4_G128", {128, 69}},  {"I4_G256", {256, 133}},
+    {"I8_G32", {32, 37}}, {"I8_G64", {64, 69}},    {"I8_G128", {128, 133}}, {"I8_G256", {256, 261}},
+    {"F8_G32", {32, 36}}, {"F8_G128", {128, 132}},
+};
+static_assert(std::size(kDTypeTraits) == static_cast<size_t>(DType::kF8G128) + 1);
+
 constexpr bool IsBlockQuantised(DType dtype) { return dtype >= DType::kQ8_0; }
 constexpr bool IsIntegerBlocks(DType dtype) {
   return IsBlockQuantised(dtype) && dtype < DType::kF8G32;
@@ -64,95 +83,12 @@ constexpr DType DequantisedType(DType blocks) {
   return IsIntegerBlocks(blocks) ? DType::kF32 : DType::kBF16;
 }
 
+// One element, of types that are not quantised in blocks.
+constexpr DTypeBlock BlockOf(DType dtype) { return kDTypeTraits[static_cast<size_t>(dtype)].block; }
+
 // Bytes of one element; 0 of types that are quantised in blocks, which have no whole number.
 constexpr size_t DTypeBytes(DType dtype) {
-  switch (dtype) {
-    case DType::kF64:
-    case DType::kI64:
-    case DType::kU64:
-      return 8;
-    case DType::kF32:
-    case DType::kI32:
-    case DType::kU32:
-      return 4;
-    case DType::kBF16:
-    case DType::kF16:
-    case DType::kI16:
-    case DType::kU16:
-      return 2;
-    case DType::kI8:
-    case DType::kU8:
-    case DType::kBool:
-    case DType::kF8E4M3:
-    case DType::kF8E5M2:
-      return 1;
-    case DType::kQ8_0:
-    case DType::kQ4_0:
-    case DType::kQ4_1:
-    case DType::kQ5_0:
-    case DType::kQ5_1:
-    case DType::kQ4K:
-    case DType::kQ5K:
-    case DType::kQ6K:
-    case DType::kIq4Nl:
-    case DType::kI4G32:
-    case DType::kI4G64:
-    case DType::kI4G128:
-    case DType::kI4G256:
-    case DType::kI8G32:
-    case DType::kI8G64:
-    case DType::kI8G128:
-    case DType::kI8G256:
-    case DType::kF8G32:
-    case DType::kF8G128:
-      break;
-  }
-  return 0;
-}
-
-// One element, of types that are not quantised in blocks.
-constexpr DTypeBlock BlockOf(DType dtype) {
-  switch (dtype) {
-    case DType::kQ8_0:
-      return {32, 34};
-    case DType::kQ4_0:
-    case DType::kIq4Nl:
-      return {32, 18};
-    case DType::kQ4_1:
-      return {32, 20};
-    case DType::kQ5_0:
-      return {32, 22};
-    case DType::kQ5_1:
-      return {32, 24};
-    case DType::kQ4K:
-      return {256, 144};
-    case DType::kQ5K:
-      return {256, 176};
-    case DType::kQ6K:
-      return {256, 210};
-    case DType::kI4G32:
-      return {32, 21};
-    case DType::kI4G64:
-      return {64, 37};
-    case DType::kI4G128:
-      return {128, 69};
-    case DType::kI4G256:
-      return {256, 133};
-    case DType::kI8G32:
-      return {32, 37};
-    case DType::kI8G64:
-      return {64, 69};
-    case DType::kI8G128:
-      return {128, 133};
-    case DType::kI8G256:
-      return {256, 261};
-    case DType::kF8G32:
-      return {32, 36};
-    case DType::kF8G128:
-      return {128, 132};
-    default:
-      return {1, DTypeBytes(dtype)};
-  }
+  return IsBlockQuantised(dtype) ? 0 : BlockOf(dtype).bytes;
 }
 
 // Bytes of `elements`, a whole number of blocks.
@@ -161,79 +97,9 @@ constexpr size_t StoredBytes(DType dtype, size_t elements) {
   return elements / block.elements * block.bytes;
 }
 
-// The name as model files and messages spell it: "BF16", "Q4_K".
+// "BF16", "Q4_K".
 constexpr const char* DTypeName(DType dtype) {
-  switch (dtype) {
-    case DType::kF64:
-      return "F64";
-    case DType::kF32:
-      return "F32";
-    case DType::kBF16:
-      return "BF16";
-    case DType::kF16:
-      return "F16";
-    case DType::kI64:
-      return "I64";
-    case DType::kI32:
-      return "I32";
-    case DType::kI16:
-      return "I16";
-    case DType::kI8:
-      return "I8";
-    case DType::kU8:
-      return "U8";
-    case DType::kBool:
-      return "BOOL";
-    case DType::kU64:
-      return "U64";
-    case DType::kU32:
-      return "U32";
-    case DType::kU16:
-      return "U16";
-    case DType::kF8E4M3:
-      return "F8_E4M3";
-    case DType::kF8E5M2:
-      return "F8_E5M2";
-    case DType::kQ8_0:
-      return "Q8_0";
-    case DType::kQ4_0:
-      return "Q4_0";
-    case DType::kQ4_1:
-      return "Q4_1";
-    case DType::kQ5_0:
-      return "Q5_0";
-    case DType::kQ5_1:
-      return "Q5_1";
-    case DType::kQ4K:
-      return "Q4_K";
-    case DType::kQ5K:
-      return "Q5_K";
-    case DType::kQ6K:
-      return "Q6_K";
-    case DType::kIq4Nl:
-      return "IQ4_NL";
-    case DType::kI4G32:
-      return "I4_G32";
-    case DType::kI4G64:
-      return "I4_G64";
-    case DType::kI4G128:
-      return "I4_G128";
-    case DType::kI4G256:
-      return "I4_G256";
-    case DType::kI8G32:
-      return "I8_G32";
-    case DType::kI8G64:
-      return "I8_G64";
-    case DType::kI8G128:
-      return "I8_G128";
-    case DType::kI8G256:
-      return "I8_G256";
-    case DType::kF8G32:
-      return "F8_G32";
-    case DType::kF8G128:
-      return "F8_G128";
-  }
-  return "?";
+  return kDTypeTraits[static_cast<size_t>(dtype)].name;
 }
 
 // The floats that weights may be stored in. The 8-bit ones stay out: without the scales a quantised
