@@ -1,4 +1,5 @@
-// Statuses with formatted messages, and the two macros that return them.
+// Statuses with formatted messages and machine-readable details (server/rpc turns these into
+// google.rpc details), and the two macros that return them.
 //
 // What a user, a file, the network or a device can cause is an absl::Status whose message names
 // the offending value and the limit. TLM_CHECK is for the program's own broken promises only.
@@ -8,10 +9,14 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 
 namespace tlm {
 
@@ -46,6 +51,21 @@ absl::Status WithContext(const absl::Status& status, const std::string& context)
 
 // Prints message and source location to stderr, then aborts.
 [[noreturn]] void CheckFailed(const char* file, int line, const std::string& message);
+
+// The reason, in capitals: "QUEUE_FULL". Returns the status with the detail added; OK is unchanged.
+absl::Status WithReason(absl::Status status, std::string_view reason);
+// The reason of a device's fault that all its later calls return, too.
+inline constexpr std::string_view kDeviceLost = "DEVICE_LOST";
+// The time after which to retry.
+absl::Status WithRetryAfter(absl::Status status, absl::Duration delay);
+// The path of the request field at fault, "sampling.top_p", or the tensor of a model file. The
+// message describes the fault.
+absl::Status WithField(absl::Status status, std::string_view field);
+
+// The details, empty or nullopt where there is none.
+std::string ReasonOf(const absl::Status& status);
+std::optional<absl::Duration> RetryAfterOf(const absl::Status& status);
+std::string FieldOf(const absl::Status& status);
 
 }  // namespace tlm
 

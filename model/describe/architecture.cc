@@ -1,7 +1,6 @@
 #include "model/describe/architecture.h"
 
 #include "model/accounting/parameters.h"
-#include "model/base/error_details.h"
 #include "model/base/errors.h"
 
 namespace tlm {

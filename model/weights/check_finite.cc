@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <limits>
 
-#include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "model/base/float16.h"
 #include "model/base/json.h"

@@ -6,7 +6,6 @@
 #include <span>
 #include <utility>
 
-#include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "model/base/float16.h"
 #include "model/base/json.h"

@@ -4,7 +4,6 @@
 #include <iterator>
 
 #include "absl/time/time.h"
-#include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "model/base/thread_name.h"
 

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "server/auth/key_file.h"
 

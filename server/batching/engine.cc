@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "model/base/mutex.h"
 #include "model/base/thread_name.h"

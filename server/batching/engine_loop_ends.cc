@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "server/batching/engine_loop.h"
 

@@ -4,7 +4,6 @@
 
 #include "absl/time/time.h"
 #include "model/base/clock.h"
-#include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "model/constraint/token_trie.h"
 #include "server/batching/sequence.h"

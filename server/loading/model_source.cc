@@ -7,7 +7,6 @@
 #include <string_view>
 #include <system_error>
 
-#include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "model/base/json.h"
 #include "model/config/config_reader.h"

@@ -5,7 +5,6 @@
 
 #include <utility>
 
-#include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "model/base/thread_name.h"
 

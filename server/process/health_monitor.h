@@ -19,7 +19,7 @@ namespace tlm {
 inline constexpr int64_t kPersistentFaults = 3;
 
 // OK, or why the engine is unhealthy: its last kPersistentFaults steps failed, the device is lost
-// (error_details.h), or it has had work for longer than `stall_timeout` without
+// (errors.h), or it has had work for longer than `stall_timeout` without
 // finishing a step. A long prefill is many steps.
 absl::Status EngineHealth(const EngineStats& stats, absl::Time now, absl::Duration stall_timeout);
 

@@ -11,7 +11,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "model/base/clock.h"
-#include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "model/ops/cuda/cuda_status.h"
 #include "model/ops/cuda/kernels/launch.h"

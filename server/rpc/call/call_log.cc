@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "model/base/error_details.h"
+#include "model/base/errors.h"
 #include "server/observe/call_summary.h"
 #include "server/observe/log.h"
 #include "server/rpc/call/call_record.h"

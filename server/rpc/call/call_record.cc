@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "model/base/error_details.h"
 #include "model/base/errors.h"
 
 namespace tlm {

@@ -1,7 +1,6 @@
 #include "server/rpc/call/gate.h"
 
 #include "absl/time/time.h"
-#include "model/base/error_details.h"
 #include "model/base/errors.h"
 
 namespace tlm {

@@ -7,7 +7,7 @@
 #include "absl/time/time.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
-#include "model/base/error_details.h"
+#include "model/base/errors.h"
 #include "server/rpc/convert/proto_time.h"
 
 namespace tlm {

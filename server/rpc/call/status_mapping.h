@@ -9,7 +9,7 @@
 namespace tlm {
 
 // The same code and message (cut to kMaxStatusMessageBytes). The details of
-// model/base/error_details.h become a google.rpc.Status in `grpc-status-details-bin`: a field
+// model/base/errors.h become a google.rpc.Status in `grpc-status-details-bin`: a field
 // becomes a BadRequest, a reason an ErrorInfo of domain "tlm", a retry time a RetryInfo. Without
 // details the metadata is absent.
 grpc::Status ToGrpcStatus(const absl::Status& status);

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "model/base/error_details.h"
+#include "model/base/errors.h"
 #include "server/rpc/convert/field_error.h"
 
 namespace tlm {

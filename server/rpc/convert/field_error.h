@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "model/base/error_details.h"
 #include "model/base/errors.h"
 
 namespace tlm {

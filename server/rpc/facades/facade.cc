@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "server/rpc/convert/field_error.h"
 

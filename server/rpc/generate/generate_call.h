@@ -15,7 +15,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "server/rpc/call/call_entry.h"
 #include "server/rpc/call/gate.h"

@@ -5,7 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "model/base/mutex.h"
 #include "server/rpc/call/call_entry.h"

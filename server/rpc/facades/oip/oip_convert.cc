@@ -8,7 +8,6 @@
 #include <limits>
 #include <utility>
 
-#include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "model/base/json.h"
 #include "model/text/utf8.h"

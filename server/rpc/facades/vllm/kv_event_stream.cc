@@ -3,7 +3,6 @@
 #include <memory>
 #include <utility>
 
-#include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "model/base/mutex.h"
 #include "server/rpc/call/answer_call.h"

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "model/base/descriptor.h"
-#include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "model/base/mapped_file.h"
 #include "model/base/regular_file.h"

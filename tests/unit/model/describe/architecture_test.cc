@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "model/base/error_details.h"
+#include "model/base/errors.h"
 #include "model/config/config_reader.h"
 #include "model/config/presets.h"
 

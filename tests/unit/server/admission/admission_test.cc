@@ -7,7 +7,6 @@
 #include <thread>
 #include <utility>
 
-#include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"

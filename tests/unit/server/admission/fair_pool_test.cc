@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "model/base/error_details.h"
+#include "model/base/errors.h"
 #include "tests/support/status_matchers.h"
 
 namespace tlm {

@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "model/base/error_details.h"
+#include "model/base/errors.h"
 #include "server/auth/api_key.h"
 #include "server/auth/key_file.h"
 #include "tests/support/fake_clock.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "model/base/error_details.h"
+#include "model/base/errors.h"
 #include "tests/unit/server/batching/loop_bench.h"
 #include "tests/unit/server/batching/requests.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "model/base/error_details.h"
+#include "model/base/errors.h"
 #include "tests/unit/server/batching/engine_fixture.h"
 #include "tests/unit/server/batching/requests.h"
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "model/base/error_details.h"
+#include "model/base/errors.h"
 #include "tests/support/fake_clock.h"
 #include "tests/unit/server/batching/engine_fixture.h"
 #include "tests/unit/server/batching/requests.h"

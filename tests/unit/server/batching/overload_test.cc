@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "model/base/error_details.h"
+#include "model/base/errors.h"
 #include "server/batching/request_queue.h"
 #include "server/batching/service_rates.h"
 #include "tests/unit/server/batching/requests.h"

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "model/base/error_details.h"
+#include "model/base/errors.h"
 #include "tests/unit/server/batching/requests.h"
 
 namespace tlm {

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "tests/support/status_matchers.h"
 

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "model/ops/cuda/kernels/launch.h"
 #include "tests/support/simt/device_under_test.h"

@@ -7,7 +7,6 @@
 
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
-#include "model/base/error_details.h"
 #include "model/base/errors.h"
 
 namespace tlm {

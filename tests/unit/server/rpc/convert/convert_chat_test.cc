@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/server/rpc/test_model.h"

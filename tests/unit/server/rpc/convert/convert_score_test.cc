@@ -5,7 +5,7 @@
 #include <ostream>
 #include <string>
 
-#include "model/base/error_details.h"
+#include "model/base/errors.h"
 #include "server/rpc/convert/convert.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/server/rpc/test_model.h"

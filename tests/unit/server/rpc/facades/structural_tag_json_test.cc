@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "model/base/error_details.h"
+#include "model/base/errors.h"
 #include "tests/support/status_matchers.h"
 
 namespace tlm {

@@ -7,7 +7,6 @@
 #include <thread>
 #include <vector>
 
-#include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "server/rpc/language_model/handlers.h"
 #include "tests/unit/server/rpc/rpc_fixture.h"

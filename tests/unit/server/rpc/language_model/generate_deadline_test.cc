@@ -8,7 +8,6 @@
 #include <thread>
 #include <utility>
 
-#include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "server/rpc/call/deadline_timer.h"
 #include "tests/unit/server/rpc/generate_fixture.h"

@@ -5,7 +5,6 @@
 #include <thread>
 #include <vector>
 
-#include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "tests/unit/server/rpc/generate_fixture.h"
 

@@ -3,7 +3,6 @@
 #include <memory>
 #include <thread>
 
-#include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "tests/unit/server/rpc/rpc_fixture.h"
 

@@ -5,7 +5,6 @@
 #include <string_view>
 #include <thread>
 
-#include "model/base/error_details.h"
 #include "model/base/errors.h"
 #include "tests/unit/server/rpc/rpc_fixture.h"
 

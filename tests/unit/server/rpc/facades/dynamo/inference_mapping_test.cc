@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "model/base/error_details.h"
+#include "model/base/errors.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/server/rpc/facades/every_field.h"
 #include "tests/unit/server/rpc/test_model.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "model/base/error_details.h"
+#include "model/base/errors.h"
 #include "model/text/utf8.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/server/rpc/test_model.h"
