@@ -1,14 +1,24 @@
 #include "model/ops/weight_format.h"
 
+#include <cstddef>
+#include <iterator>
+
 #include "model/base/errors.h"
 
 namespace tlm {
 namespace {
 
-constexpr WeightFormat kFormats[] = {WeightFormat::kAsGiven,  WeightFormat::kFloat32,
-                                     WeightFormat::kInt8,     WeightFormat::kInt4,
-                                     WeightFormat::kInt4G32,  WeightFormat::kInt4G64,
-                                     WeightFormat::kInt4G128, WeightFormat::kInt4G256};
+// By WeightFormat.
+struct FormatRow {
+  const char* name;
+  std::optional<DType> blocks;
+};
+constexpr FormatRow kFormats[] = {
+    {"auto", std::nullopt},     {"float32", std::nullopt},    {"bfloat16", std::nullopt},
+    {"int8", DType::kI8G256},   {"int4", DType::kI4G32},      {"int4:32", DType::kI4G32},
+    {"int4:64", DType::kI4G64}, {"int4:128", DType::kI4G128}, {"int4:256", DType::kI4G256},
+};
+static_assert(std::size(kFormats) == static_cast<size_t>(WeightFormat::kInt4G256) + 1);
 
 }  // namespace
 
@@ -18,53 +28,17 @@ WeightFormat FormatIn(MatrixPlace place, WeightFormat format) {
 }
 
 std::optional<DType> BlockTypeOf(WeightFormat format) {
-  switch (format) {
-    case WeightFormat::kAsGiven:
-    case WeightFormat::kFloat32:
-    case WeightFormat::kBFloat16:
-      break;
-    case WeightFormat::kInt8:
-      return DType::kI8G256;
-    case WeightFormat::kInt4:
-    case WeightFormat::kInt4G32:
-      return DType::kI4G32;
-    case WeightFormat::kInt4G64:
-      return DType::kI4G64;
-    case WeightFormat::kInt4G128:
-      return DType::kI4G128;
-    case WeightFormat::kInt4G256:
-      return DType::kI4G256;
-  }
-  return std::nullopt;
+  return kFormats[static_cast<size_t>(format)].blocks;
 }
 
 const char* WeightFormatName(WeightFormat format) {
-  switch (format) {
-    case WeightFormat::kAsGiven:
-      return "auto";
-    case WeightFormat::kFloat32:
-      return "float32";
-    case WeightFormat::kBFloat16:
-      return "bfloat16";
-    case WeightFormat::kInt8:
-      return "int8";
-    case WeightFormat::kInt4:
-      return "int4";
-    case WeightFormat::kInt4G32:
-      return "int4:32";
-    case WeightFormat::kInt4G64:
-      return "int4:64";
-    case WeightFormat::kInt4G128:
-      return "int4:128";
-    case WeightFormat::kInt4G256:
-      return "int4:256";
-  }
-  return "?";
+  return kFormats[static_cast<size_t>(format)].name;
 }
 
 absl::StatusOr<WeightFormat> WeightFormatFromName(std::string_view name) {
-  for (const WeightFormat format : kFormats) {
-    if (name == WeightFormatName(format)) return format;
+  for (size_t i = 0; i < std::size(kFormats); ++i) {
+    const auto format = static_cast<WeightFormat>(i);
+    if (name == kFormats[i].name && format != WeightFormat::kBFloat16) return format;
   }
   return InvalidArgument(
       "is '{}', it may be auto, float32, int8, int4, int4:32, int4:64, int4:128 or int4:256", name);
