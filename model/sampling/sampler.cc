@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "model/base/errors.h"
-#include "model/sampling/gap_bins.h"
 #include "model/sampling/sampling_errors.h"
 #include "model/sampling/sampling_math.h"
+#include "model/sampling/vocabulary_scan.h"
 
 namespace tlm {
 namespace {

@@ -8,7 +8,6 @@
 
 #include "absl/status/statusor.h"
 #include "model/sampling/adjust_logits.h"
-#include "model/sampling/candidate.h"
 #include "model/sampling/sampling_job.h"
 #include "model/sampling/sampling_params.h"
 #include "model/sampling/scan_kernels.h"

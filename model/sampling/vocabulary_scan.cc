@@ -9,7 +9,6 @@
 #include <optional>
 
 #include "model/base/errors.h"
-#include "model/sampling/gap_bins.h"
 #include "model/sampling/sampling_errors.h"
 
 namespace tlm {

@@ -2,16 +2,68 @@
 #ifndef TLM_MODEL_SAMPLING_VOCABULARY_SCAN_H_
 #define TLM_MODEL_SAMPLING_VOCABULARY_SCAN_H_
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <numeric>
 #include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "model/sampling/candidate.h"
 #include "model/sampling/sampling_math.h"
 #include "model/sampling/scan_kernels.h"
 
 namespace tlm {
+
+struct Candidate {
+  float logit;
+  int32_t id;
+};
+
+// Orders by falling logit, equal ones by id.
+inline bool MoreLikely(const Candidate& a, const Candidate& b) {
+  return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+}
+
+// The tokens of a row that truncation leaves: a beginning of the order of MoreLikely. Those at
+// -infinity are never among them.
+struct Kept {
+  Candidate last = {std::numeric_limits<float>::lowest(), std::numeric_limits<int32_t>::max()};
+  // And their ScaledLogit is at least this.
+  double least_scaled = -std::numeric_limits<double>::infinity();
+
+  bool Has(const Candidate& candidate, double scaled) const {
+    return !MoreLikely(last, candidate) && scaled >= least_scaled;
+  }
+};
+
+// A histogram of tokens by their distance to the best one: finds the fewest tokens that reach a
+// probability, without sorting.
+inline constexpr size_t kGapBins = 2048;
+inline constexpr double kBinsPerGap = 64.0;
+
+// `gap`, at least 0 or infinite, never falls along the order; the last bin is open.
+inline size_t GapBin(double gap) {
+  return static_cast<size_t>(std::min(gap * kBinsPerGap, double{kGapBins - 1}));
+}
+
+struct BinSearch {
+  size_t bin = 0;       // in which there is enough
+  uint64_t before = 0;  // the weight of those before it
+  double wanted = 0.0;  // weight
+};
+
+// `weights` of kGapBins bins; 0 < probability < 1.
+inline BinSearch FindBin(std::span<const uint64_t> weights, double probability) {
+  const uint64_t total = std::accumulate(weights.begin(), weights.end(), uint64_t{0});
+  BinSearch found{.wanted = probability * static_cast<double>(total)};
+  while (found.bin < kGapBins - 1 &&
+         static_cast<double>(found.before + weights[found.bin]) < found.wanted) {
+    found.before += weights[found.bin++];
+  }
+  return found;
+}
 
 // Rows are not empty and, but for MostLikely, below +infinity and not all -infinity. `best` is the
 // row's most likely token. Results do not depend on the kernels. Thread-compatible: keeps scratch
