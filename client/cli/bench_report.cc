@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "client/cli/base/table.h"
 #include "client/cli/base/text.h"

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "absl/flags/flag.h"
-#include "client/cli/base/command.h"
 #include "client/cli/base/flag_types.h"
 #include "client/cli/base/generate_output.h"
 #include "client/cli/base/report.h"

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "client/cli/base/command.h"
 #include "client/cli/base/command_line.h"
 #include "client/cli/base/connection.h"
 #include "client/cli/base/report.h"

@@ -1,7 +1,5 @@
 #include "client/cpp/conversation.h"
 
-#include <utility>
-
 namespace tlm::client {
 namespace {
 

@@ -2,9 +2,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <utility>
-#include <vector>
 
 #include "model/base/errors.h"
 #include "model/base/json.h"

@@ -1,6 +1,5 @@
 #include "model/config/transformer_lm_fields.h"
 
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>

@@ -1,9 +1,7 @@
 #include "model/constraint/flow.h"
 
 #include <algorithm>
-#include <string_view>
 #include <tuple>
-#include <utility>
 
 #include "model/base/errors.h"
 #include "model/base/json.h"

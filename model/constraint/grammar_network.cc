@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
 
 #include "model/base/errors.h"
 #include "model/constraint/char_set.h"

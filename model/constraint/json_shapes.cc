@@ -1,7 +1,6 @@
 #include "model/constraint/json_shapes.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "model/constraint/char_set.h"
 #include "model/constraint/json_document.h"

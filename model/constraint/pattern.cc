@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
 #include <map>
 #include <utility>
 #include <vector>
 
 #include "model/base/errors.h"
 #include "model/base/json.h"
-#include "model/constraint/char_set.h"
 #include "model/constraint/pattern_syntax.h"
 
 namespace tlm {

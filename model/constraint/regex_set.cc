@@ -1,8 +1,6 @@
 #include "model/constraint/regex_set.h"
 
 #include <algorithm>
-#include <array>
-#include <string_view>
 #include <utility>
 
 namespace tlm {

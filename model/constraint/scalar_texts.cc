@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <vector>
 
 #include "model/constraint/char_set.h"
 #include "model/constraint/number_regex.h"

@@ -1,8 +1,6 @@
 #include "model/constraint/schema_formula.h"
 
 #include <algorithm>
-#include <memory>
-#include <utility>
 
 #include "model/constraint/char_set.h"
 

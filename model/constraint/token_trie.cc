@@ -1,6 +1,5 @@
 #include "model/constraint/token_trie.h"
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 

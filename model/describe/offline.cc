@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <optional>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include "model/base/errors.h"
@@ -14,7 +13,6 @@
 #include "model/config/config_reader.h"
 #include "model/config/presets.h"
 #include "model/describe/architecture.h"
-#include "model/tensor/dtype.h"
 #include "model/weights/checkpoint.h"
 #include "model/weights/gguf_file.h"
 #include "model/weights/model_weights.h"

@@ -1,15 +1,11 @@
 #include "model/jinja/lexer.h"
 
-#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdint>
 #include <cstdlib>
-#include <utility>
 
-#include "model/base/errors.h"
 #include "model/base/json.h"
-#include "model/jinja/limits.h"
 #include "model/text/unicode.h"
 #include "model/text/utf8.h"
 

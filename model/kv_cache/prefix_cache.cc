@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string>
 
 #include "model/base/errors.h"
 #include "model/base/sha256.h"

@@ -8,7 +8,6 @@
 #include "model/base/errors.h"
 #include "model/sampling/sampling_errors.h"
 #include "model/sampling/sampling_math.h"
-#include "model/sampling/vocabulary_scan.h"
 
 namespace tlm {
 namespace {

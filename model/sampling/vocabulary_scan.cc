@@ -1,11 +1,8 @@
 #include "model/sampling/vocabulary_scan.h"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <functional>
-#include <limits>
-#include <numeric>
 #include <optional>
 
 #include "model/base/errors.h"

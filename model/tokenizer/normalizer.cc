@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "model/base/errors.h"
-#include "model/text/unicode.h"
 #include "model/text/utf8.h"
 
 namespace tlm {

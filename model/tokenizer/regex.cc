@@ -6,10 +6,7 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstddef>
 #include <new>
-#include <string>
-#include <utility>
 
 #include "model/base/errors.h"
 #include "model/base/json.h"

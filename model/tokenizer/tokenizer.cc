@@ -1,7 +1,6 @@
 #include "model/tokenizer/tokenizer.h"
 
 #include <cstddef>
-#include <utility>
 
 #include "model/base/errors.h"
 #include "model/base/json.h"

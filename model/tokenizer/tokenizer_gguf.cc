@@ -7,7 +7,6 @@
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 

@@ -10,7 +10,6 @@
 #include <span>
 #include <string_view>
 #include <system_error>
-#include <utility>
 
 #include "model/base/errors.h"
 #include "model/base/json.h"

@@ -7,14 +7,11 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "model/base/errors.h"
 #include "model/base/json.h"
-#include "model/weights/name_map.h"
 #include "model/weights/parallel_pieces.h"
 #include "model/weights/quantised_matrix.h"
 

@@ -10,7 +10,6 @@
 #include <optional>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "model/base/errors.h"
 #include "model/weights/name_map.h"

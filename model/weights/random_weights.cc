@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstddef>
 #include <map>
-#include <span>
 #include <vector>
 
 #include "model/base/errors.h"

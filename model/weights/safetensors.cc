@@ -5,9 +5,7 @@
 #include <limits>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include "model/base/errors.h"

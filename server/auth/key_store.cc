@@ -11,7 +11,6 @@
 #include <cstring>
 #include <filesystem>
 #include <string_view>
-#include <utility>
 
 #include "model/base/errors.h"
 #include "model/base/regular_file.h"

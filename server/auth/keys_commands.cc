@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <charconv>
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 

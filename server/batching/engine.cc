@@ -15,7 +15,6 @@
 #include "model/ops/ops.h"
 #include "server/batching/delivery.h"
 #include "server/batching/engine_loop.h"
-#include "server/batching/request.h"
 #include "server/batching/request_queue.h"
 
 namespace tlm {

@@ -1,8 +1,5 @@
 #include "server/batching/request.h"
 
-#include <optional>
-#include <vector>
-
 #include "model/base/errors.h"
 #include "server/batching/sequence.h"
 #include "server/batching/token_stream.h"

@@ -9,10 +9,7 @@
 #include <optional>
 #include <regex>
 #include <sstream>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "absl/flags/commandlineflag.h"
 #include "absl/flags/parse.h"

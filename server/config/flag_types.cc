@@ -4,7 +4,6 @@
 
 #include <charconv>
 #include <limits>
-#include <string_view>
 
 #include "absl/strings/ascii.h"
 

@@ -4,11 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <optional>
 #include <span>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/numbers.h"
@@ -18,7 +15,6 @@
 #include "model/chat/chat_format.h"
 #include "model/config/presets.h"
 #include "model/ops/cpu/kernels/isa.h"
-#include "model/tensor/dtype.h"
 #include "model/weights/model_weights.h"
 #include "server/config/flag_types.h"
 #include "server/config/old_flags.h"

@@ -3,8 +3,6 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
-#include <optional>
-#include <string>
 #include <string_view>
 
 #include "absl/flags/flag.h"

@@ -19,7 +19,6 @@
 #include <string_view>
 #include <thread>
 #include <utility>
-#include <vector>
 #include <zmq.hpp>
 
 #include "absl/time/time.h"

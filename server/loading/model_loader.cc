@@ -5,10 +5,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <future>
-#include <memory>
 #include <numeric>
 #include <optional>
-#include <string>
 #include <system_error>
 #include <utility>
 
@@ -19,7 +17,6 @@
 #include "model/weights/host_memory.h"
 #include "server/loading/calibration.h"
 #include "server/loading/draft_check.h"
-#include "server/loading/fingerprint.h"
 #include "server/loading/memory_plan.h"
 #include "server/loading/model_source.h"
 #include "server/loading/tokenizer_assets.h"

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <string_view>
 #include <system_error>
 
 #include "model/base/errors.h"
@@ -12,7 +11,6 @@
 #include "model/config/config_reader.h"
 #include "model/config/presets.h"
 #include "model/weights/gguf_file.h"
-#include "model/weights/model_weights.h"
 #include "model/weights/name_map.h"
 
 namespace tlm {

@@ -11,14 +11,11 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <future>
 #include <iterator>
 #include <limits>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "model/base/errors.h"

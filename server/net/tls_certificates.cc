@@ -6,11 +6,9 @@
 #include <sys/stat.h>
 
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "model/base/errors.h"
-#include "model/base/mutex.h"
 
 namespace tlm {
 namespace {

@@ -1,9 +1,6 @@
 #include "server/observe/engine_metrics.h"
 
-#include <string_view>
 #include <utility>
-
-#include "server/observe/metric_families.h"
 
 namespace tlm {
 

@@ -4,12 +4,8 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <string_view>
 
-#include "absl/time/time.h"
 #include "model/base/errors.h"
 
 namespace tlm {

@@ -5,7 +5,6 @@
 #include <spdlog/spdlog.h>
 
 #include <chrono>
-#include <string>
 #include <string_view>
 #include <thread>
 

@@ -1,7 +1,5 @@
 #include "server/observe/request_metrics.h"
 
-#include "server/observe/metric_families.h"
-
 namespace tlm {
 namespace {
 

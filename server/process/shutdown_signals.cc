@@ -7,7 +7,6 @@
 
 #include <cstdlib>
 #include <optional>
-#include <string_view>
 #include <utility>
 
 #include "model/base/descriptor.h"

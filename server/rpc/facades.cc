@@ -5,7 +5,6 @@
 #include <google/protobuf/descriptor.h>
 
 #include <algorithm>
-#include <string_view>
 
 #include "model/base/errors.h"
 #include "server/rpc/facades/dynamo/dynamo_facade.h"

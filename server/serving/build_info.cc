@@ -9,7 +9,6 @@
 #include <cstring>
 #include <map>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "model/base/errors.h"

@@ -1,6 +1,5 @@
 #include "server/speculation/speculation_policy.h"
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
 

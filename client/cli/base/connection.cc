@@ -7,13 +7,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <sstream>
-#include <string>
 #include <utility>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/ascii.h"
 #include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "client/cli/base/flag_types.h"
 #include "client/cli/base/text.h"
 #include "model/base/certificate.h"

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <google/protobuf/descriptor.h>
-#include <google/protobuf/duration.pb.h>
 
 #include <algorithm>
 

@@ -4,7 +4,6 @@
 #include <google/protobuf/util/json_util.h>
 
 #include <algorithm>
-#include <string>
 
 #include "client/cli/base/connection.h"
 #include "client/cli/base/text.h"

@@ -5,11 +5,8 @@
 #include <google/protobuf/util/json_util.h>
 
 #include <algorithm>
-#include <optional>
-#include <string>
 
 #include "absl/flags/flag.h"
-#include "client/cli/base/flag_types.h"
 #include "client/cli/base/messages.h"
 #include "client/cli/base/report.h"
 #include "client/cli/base/text.h"

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <string>
 
 #include "client/cli/base/text.h"
 

@@ -4,12 +4,9 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
-#include "model/base/errors.h"
 #include "model/ops/cpu/arithmetic_probe.h"
 #include "model/ops/cpu/convert.h"
 #include "model/ops/cpu/packed_matrix.h"

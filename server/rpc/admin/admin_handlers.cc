@@ -9,7 +9,6 @@
 #include <set>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "model/base/errors.h"
 #include "model/base/mutex.h"

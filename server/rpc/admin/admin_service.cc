@@ -6,7 +6,6 @@
 
 #include "model/base/errors.h"
 #include "server/observe/log.h"
-#include "server/rpc/admin/admin_handlers.h"
 #include "server/rpc/call/call_entry.h"
 #include "server/rpc/call/call_log.h"
 #include "server/rpc/call/status_mapping.h"

@@ -11,7 +11,6 @@
 #include "model/base/errors.h"
 #include "server/observe/call_summary.h"
 #include "server/observe/log.h"
-#include "server/rpc/call/call_record.h"
 
 namespace tlm {
 namespace {

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <string>
-
 #include "server/rpc/call/call_entry.h"
 #include "server/rpc/call/call_log.h"
 #include "server/rpc/call/status_mapping.h"

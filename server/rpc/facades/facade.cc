@@ -3,9 +3,6 @@
 #include <fmt/format.h>
 #include <google/protobuf/unknown_field_set.h>
 
-#include <string>
-#include <vector>
-
 #include "model/base/errors.h"
 #include "server/rpc/convert/field_error.h"
 

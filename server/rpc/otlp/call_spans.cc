@@ -2,12 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <string>
-#include <string_view>
-
 #include "absl/strings/escaping.h"
 #include "model/text/utf8.h"
-#include "server/rpc/call/call_record.h"
 
 namespace tlm {
 namespace {

@@ -8,9 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
-#include <utility>
 
-#include "absl/random/random.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "model/base/certificate.h"
@@ -19,7 +17,6 @@
 #include "model/base/regular_file.h"
 #include "model/base/thread_name.h"
 #include "server/observe/log.h"
-#include "server/rpc/call/call_record.h"
 #include "server/rpc/otlp/call_spans.h"
 
 namespace tlm {

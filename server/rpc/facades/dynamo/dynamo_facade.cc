@@ -7,7 +7,6 @@
 #include "model/ops/ops.h"
 #include "server/rpc/call/answer_call.h"
 #include "server/rpc/facades/dynamo/inference_mapping.h"
-#include "server/rpc/facades/facade.h"
 #include "server/rpc/generate/generate_call.h"
 
 namespace tlm {

@@ -7,7 +7,6 @@
 #include "model/base/json.h"
 #include "server/auth/principal.h"
 #include "server/rpc/convert/field_error.h"
-#include "server/rpc/facades/facade.h"
 #include "server/rpc/facades/structural_tag_json.h"
 
 namespace tlm {

@@ -10,7 +10,6 @@
 #include "server/rpc/call/answer_call.h"
 #include "server/rpc/convert/convert.h"
 #include "server/rpc/convert/field_error.h"
-#include "server/rpc/facades/facade.h"
 #include "server/rpc/facades/openengine/openengine_generate.h"
 #include "server/rpc/generate/generate_call.h"
 

@@ -7,7 +7,6 @@
 #include "model/base/errors.h"
 #include "server/rpc/call/answer_call.h"
 #include "server/rpc/convert/field_error.h"
-#include "server/rpc/facades/facade.h"
 #include "server/rpc/facades/vllm/kv_event_stream.h"
 #include "server/rpc/facades/vllm/vllm_describe.h"
 #include "server/rpc/facades/vllm/vllm_generate.h"
