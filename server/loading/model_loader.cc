@@ -20,7 +20,6 @@
 #include "server/loading/memory_plan.h"
 #include "server/loading/model_source.h"
 #include "server/loading/tokenizer_assets.h"
-#include "server/loading/tokenizer_files.h"
 #include "server/net/heap.h"
 #include "server/serving/build_info.h"
 

@@ -2,18 +2,50 @@
 #ifndef TLM_SERVER_LOADING_TOKENIZER_ASSETS_H_
 #define TLM_SERVER_LOADING_TOKENIZER_ASSETS_H_
 
+#include <cstddef>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "model/base/gguf_header.h"
 #include "model/chat/chat_format.h"
 #include "model/chat/chat_template.h"
 #include "model/config/model_config.h"
 #include "model/sampling/sampling_params.h"
 #include "model/tokenizer/tokenizer.h"
 #include "server/config/options.h"
+#include "server/serving/served_model.h"
 
 namespace tlm {
+
+inline constexpr size_t kMaxTokenizerBytes = size_t{256} << 20;  // of one file
+
+// SHA-256 over the files that a chat template and its special tokens may come from.
+absl::StatusOr<std::string> HashOfChatFiles(const std::string& model_dir);
+
+// As ServedModel::tokenizer_files says: tokenizer.json, and the others that exist of those that
+// loaders of Hugging Face models look for. `chat_sha256` is empty without a template.
+absl::StatusOr<std::vector<ModelFile>> ReadTokenizerFiles(const std::string& model_dir,
+                                                          const std::string& tokenizer_sha256,
+                                                          const std::string& chat_sha256);
+
+inline constexpr char kGgufChatTemplate[] = "tokenizer.chat_template";
+
+// SHA-256 over the metadata that tokenizers come from, and over those that a chat template and its
+// special tokens come from.
+absl::StatusOr<std::string> HashOfGgufTokenizer(const GgufMetadata& metadata);
+absl::StatusOr<std::string> HashOfGgufChat(const GgufMetadata& metadata);
+
+// An object of bos_token, eos_token, unk_token and pad_token, those that there are.
+nlohmann::json GgufSpecialTokens(const GgufMetadata& metadata);
+
+// As ServedModel::tokenizer_files says: a tokenizer.json made of the metadata, and a
+// tokenizer_config.json with special tokens and chat template. UNIMPLEMENTED as GgufTokenizerJson.
+absl::StatusOr<std::vector<ModelFile>> ReadGgufTokenizerFiles(const std::string& path,
+                                                              const std::string& tokenizer_sha256,
+                                                              const std::string& chat_sha256);
 
 // What there is besides configuration and weights.
 struct TokenizerAssets {

@@ -2,18 +2,49 @@
 #ifndef TLM_SERVER_OBSERVE_ENGINE_METRICS_H_
 #define TLM_SERVER_OBSERVE_ENGINE_METRICS_H_
 
+#include <prometheus/histogram.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
-#include "server/observe/histogram_batch.h"
 #include "server/observe/metric_families.h"
 
 namespace tlm {
+
+// Not thread-safe.
+class HistogramBatch {
+ public:
+  // `bounds` ascend: the upper bounds of the histogram's buckets, each inclusive.
+  explicit HistogramBatch(std::vector<double> bounds)
+      : bounds_(std::move(bounds)), counts_(bounds_.size() + 1, 0.0) {}
+
+  void Add(double value) {
+    const auto bucket = std::lower_bound(bounds_.begin(), bounds_.end(), value);
+    ++counts_[static_cast<size_t>(bucket - bounds_.begin())];
+    sum_ += value;
+    empty_ = false;
+  }
+  bool empty() const { return empty_; }
+  // `histogram` must have the same bounds.
+  void AddTo(prometheus::Histogram& histogram) const { histogram.ObserveMultiple(counts_, sum_); }
+  void Clear() {
+    std::fill(counts_.begin(), counts_.end(), 0.0);
+    sum_ = 0;
+    empty_ = true;
+  }
+
+ private:
+  const std::vector<double> bounds_;
+  std::vector<double> counts_;  // of each bucket, the last one without a bound
+  double sum_ = 0;
+  bool empty_ = true;
+};
 
 // Gathers a step's observations without locks and adds them to the histograms once a step, as
 // there are tens of thousands of tokens per second. Not thread-safe: the engine thread owns it.

@@ -8,6 +8,7 @@
 #ifndef TLM_SERVER_RPC_CONVERT_CONVERT_H_
 #define TLM_SERVER_RPC_CONVERT_CONVERT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -24,8 +25,10 @@
 #include "model/sampling/sampler.h"
 #include "model/sampling/sampling_params.h"
 #include "model/tokenizer/stream_decoder.h"
+#include "model/tokenizer/tokenizer.h"
 #include "server/batching/request.h"
 #include "server/serving/served_model.h"
+#include "tlm/v1/common.pb.h"
 #include "tlm/v1/forward.pb.h"
 #include "tlm/v1/generate.pb.h"
 #include "tlm/v1/score.pb.h"
@@ -147,6 +150,12 @@ absl::Status TokenizeTextTo(const std::string& text, std::optional<bool> add_spe
 // alternative.
 absl::Status RequireTokenizer(const ServedModel& model, std::string_view field,
                               std::string_view instead);
+
+// Fills an empty message. `tokenizer` may be null: then without bytes.
+void FillTokenInfo(const SampledToken& token, const Tokenizer* tokenizer, v1::TokenInfo& info);
+
+// Upper bound of the bytes of a TokenInfo with `top` alternatives in a list.
+int64_t TokenInfoBytes(int32_t id, size_t top, const Tokenizer* tokenizer);
 
 }  // namespace tlm
 

@@ -4,7 +4,6 @@
 
 #include "server/rpc/convert/convert.h"
 #include "server/rpc/convert/field_error.h"
-#include "server/rpc/convert/token_info.h"
 
 namespace tlm {
 namespace {

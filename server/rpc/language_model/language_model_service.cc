@@ -2,9 +2,9 @@
 
 #include <memory>
 
+#include "server/rpc/call/answer_call.h"
 #include "server/rpc/call/call_entry.h"
 #include "server/rpc/call/raw_message.h"
-#include "server/rpc/call/refused_call.h"
 #include "server/rpc/convert/convert.h"
 #include "server/rpc/generate/generate_call.h"
 #include "server/rpc/language_model/handlers.h"

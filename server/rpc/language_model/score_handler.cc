@@ -7,7 +7,7 @@
 #include "server/rpc/call/call_entry.h"
 #include "server/rpc/call/raw_message.h"
 #include "server/rpc/call/unary_call.h"
-#include "server/rpc/convert/token_info.h"
+#include "server/rpc/convert/convert.h"
 #include "server/rpc/language_model/handlers.h"
 
 namespace tlm {

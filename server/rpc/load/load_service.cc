@@ -7,11 +7,11 @@
 
 #include "model/base/errors.h"
 #include "model/base/mutex.h"
+#include "server/rpc/call/answer_call.h"
 #include "server/rpc/call/call_entry.h"
 #include "server/rpc/call/deadline_timer.h"
 #include "server/rpc/call/load_reporter.h"
 #include "server/rpc/call/raw_message.h"
-#include "server/rpc/call/refused_call.h"
 #include "server/rpc/convert/proto_time.h"
 
 namespace tlm {

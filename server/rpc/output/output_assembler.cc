@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "server/batching/sequence.h"
+#include "server/rpc/convert/convert.h"
 #include "server/rpc/convert/field_error.h"
-#include "server/rpc/convert/token_info.h"
 #include "server/serving/request_limits.h"
 
 namespace tlm {

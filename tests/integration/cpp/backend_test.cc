@@ -1,6 +1,8 @@
 // Which backend the server chooses, what it says of it, and how it ends where it cannot have it.
 // The modules are those of tests/support/cuda_modules; a library with the driver's name lets the
 // server get as far as opening them on machines without a GPU.
+#include "model/backend/backend.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "model/backend/cuda_backend.h"
 #include "tests/support/server_process.h"
 #include "tests/support/temp_dir.h"
 

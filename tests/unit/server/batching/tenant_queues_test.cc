@@ -1,4 +1,4 @@
-#include "server/batching/tenant_counters.h"
+#include "server/batching/tenant_queues.h"
 
 #include <gtest/gtest.h>
 
