@@ -19,11 +19,9 @@ namespace {
 
 std::string SupportedFamilies() {
   std::string names;
-  for (const std::span<const Family> group : FamilyGroups()) {
-    for (const Family& family : group) {
-      names += names.empty() ? "" : ", ";
-      names += family.model_type;
-    }
+  for (const Family& family : Families()) {
+    names += names.empty() ? "" : ", ";
+    names += family.model_type;
   }
   return names;
 }

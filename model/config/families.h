@@ -1,4 +1,4 @@
-// The model families, one row each. A new family is a new row, beside its reader in the file of a
+// The model families, one row each. A new family is a new row with a reader, beside those of a
 // similar family, and, if its tensors are named differently, a column in model/weights/name_map.cc.
 #ifndef TLM_MODEL_CONFIG_FAMILIES_H_
 #define TLM_MODEL_CONFIG_FAMILIES_H_
@@ -30,12 +30,7 @@ struct Family {
   absl::Status (*read)(const JsonFields& fields, ModelConfig* config);
 };
 
-// All of them, by groups.
-std::span<const std::span<const Family>> FamilyGroups();
-
-std::span<const Family> CourseFamilies();  // cs336, qwen3_mha, transformer_lm
-std::span<const Family> LlamaFamilies();   // llama, mistral, qwen2, qwen3
-std::span<const Family> Gpt2Families();    // gpt2
+std::span<const Family> Families();
 
 // Null when there is none of this name.
 const Family* FindFamily(std::string_view model_type);

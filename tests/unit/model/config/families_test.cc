@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/config/config_reader.h"
@@ -14,6 +15,237 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Optional;
+
+constexpr char kCs336[] = R"({"vocab_size": 512, "context_length": 128, "d_model": 64,
+    "num_layers": 5, "num_heads": 8, "d_ff": 172, "rope_theta": 10000.0})";
+constexpr char kQwen3Mha[] = R"({"model_type": "qwen3_mha", "d_model": 24, "n_head": 3,
+    "d_hidden": 41, "n_layer": 2, "vocab_size": 61})";
+
+TEST(CourseFamiliesTest, ReadsCs336) {
+  const auto config = ParseModelConfig(kCs336);
+  ASSERT_THAT(config, IsOk());
+  EXPECT_EQ(config->model_type, "cs336");
+  EXPECT_EQ(config->architecture, "TransformerLM");
+  EXPECT_EQ(config->naming, TensorNaming::kCs336);
+  EXPECT_EQ(config->vocab_size, 512);
+  EXPECT_EQ(config->context_length, 128);
+  EXPECT_EQ(config->d_model, 64);
+  EXPECT_EQ(config->num_layers, 5);
+  EXPECT_EQ(config->num_heads, 8);
+  EXPECT_EQ(config->num_kv_heads, 8);
+  EXPECT_EQ(config->head_dim, 8);
+  EXPECT_EQ(config->d_ff, 172);
+  EXPECT_EQ(config->norm_eps, 1e-5);
+  EXPECT_THAT(config->rope_theta, Optional(10000.0));
+  EXPECT_EQ(config->rope_layout, RopeLayout::kInterleaved);
+  EXPECT_FALSE(config->qk_norm);
+  EXPECT_FALSE(config->tie_word_embeddings);
+  EXPECT_THAT(config->eos_token_ids, IsEmpty());
+  EXPECT_FALSE(config->bos_token_id.has_value());
+}
+
+TEST(CourseFamiliesTest, Cs336WithoutThetaHasNoPositions) {
+  for (const char* change : {R"({"rope_theta": null})", R"({"rope_theta": "absent"})"}) {
+    const auto config = ParseModelConfig(With(kCs336, change));
+    ASSERT_THAT(config, IsOk());
+    EXPECT_FALSE(config->rope_theta.has_value()) << change;
+  }
+}
+
+TEST(CourseFamiliesTest, Cs336TakesItsOwnEpsAndIntegerTheta) {
+  const auto config =
+      ParseModelConfig(With(kCs336, R"({"model_type": "cs336", "eps": 1e-6, "rope_theta": 500})"));
+  ASSERT_THAT(config, IsOk());
+  EXPECT_EQ(config->norm_eps, 1e-6);
+  EXPECT_THAT(config->rope_theta, Optional(500.0));
+}
+
+TEST(CourseFamiliesTest, Cs336TakesTheUngatedAblations) {
+  const std::pair<const char*, FfnKind> kCases[] = {{"swiglu", FfnKind::kSwiGlu},
+                                                    {"silu", FfnKind::kSilu},
+                                                    {"relu", FfnKind::kRelu},
+                                                    {"gelu", FfnKind::kGelu}};
+  for (const auto& [name, kind] : kCases) {
+    const auto config =
+        ParseModelConfig(With(kCs336, R"({"ffn_type": ")" + std::string(name) + R"("})"));
+    ASSERT_THAT(config, IsOk()) << name;
+    EXPECT_EQ(config->ffn_kind, kind) << name;
+    EXPECT_EQ(config->ffn_names.up, config->gated_ffn() ? 3 : 1) << name;
+    EXPECT_EQ(config->ffn_names.down, 2) << name;
+  }
+}
+
+TEST(CourseFamiliesTest, Cs336PassesOverWhatTheNotebookKeepsBeside) {
+  EXPECT_THAT(ParseModelConfig(With(kCs336, R"({"device": "cuda", "weight_decay": 0.1,
+                                                "optimizer": {"betas": [0.9, 0.95]}})")),
+              IsOk());
+}
+
+TEST(CourseFamiliesTest, ReadsQwen3Mha) {
+  const auto config = ParseModelConfig(kQwen3Mha);
+  ASSERT_THAT(config, IsOk());
+  EXPECT_EQ(config->model_type, "qwen3_mha");
+  EXPECT_EQ(config->naming, TensorNaming::kQwen3Mha);
+  EXPECT_EQ(config->vocab_size, 61);
+  EXPECT_EQ(config->context_length, 8192);
+  EXPECT_EQ(config->d_model, 24);
+  EXPECT_EQ(config->num_layers, 2);
+  EXPECT_EQ(config->num_heads, 3);
+  EXPECT_EQ(config->num_kv_heads, 3);
+  EXPECT_EQ(config->head_dim, 8);
+  EXPECT_EQ(config->d_ff, 41);
+  EXPECT_EQ(config->norm_kind, NormKind::kRms);
+  EXPECT_EQ(config->norm_eps, 1e-6);
+  EXPECT_THAT(config->rope_theta, Optional(10000.0));
+  EXPECT_EQ(config->rope_layout, RopeLayout::kHalf);
+  EXPECT_TRUE(config->qk_norm);
+  EXPECT_EQ(config->ffn_kind, FfnKind::kSwiGlu);
+  EXPECT_FALSE(config->tie_word_embeddings);
+}
+
+TEST(CourseFamiliesTest, Qwen3MhaTakesItsOwnValuesAndOtherSpellings) {
+  const auto own = ParseModelConfig(
+      With(kQwen3Mha, R"({"max_seq_len": 96, "rope_theta": 5000, "rms_norm_eps": 1e-5})"));
+  ASSERT_THAT(own, IsOk());
+  EXPECT_EQ(own->context_length, 96);
+  EXPECT_THAT(own->rope_theta, Optional(5000.0));
+  EXPECT_EQ(own->norm_eps, 1e-5);
+  const auto other = ParseModelConfig(
+      R"({"model_type": "qwen3_mha", "d_model": 24, "num_heads": 3, "d_ff": 41, "num_layers": 2,
+          "vocab_size": 61, "context_length": 77})");
+  ASSERT_THAT(other, IsOk());
+  EXPECT_EQ(other->context_length, 77);
+  EXPECT_EQ(other->d_ff, 41);
+}
+
+class RefusedFamilyTest : public ::testing::TestWithParam<Refusal> {};
+
+TEST_P(RefusedFamilyTest, NamesTheFieldAndItsValue) { ExpectRefused(GetParam()); }
+
+INSTANTIATE_TEST_SUITE_P(
+    Course, RefusedFamilyTest,
+    ::testing::Values(
+        Refusal{"cs336_ffn_type", kCs336, R"({"ffn_type": "geglu"})", kBad,
+                "ffn_type is 'geglu', it must be one of swiglu, silu, relu, gelu"},
+        Refusal{"cs336_heads", kCs336, R"({"num_heads": "absent"})", kBad, "num_heads is missing"},
+        Refusal{"cs336_context", kCs336, R"({"context_length": "absent"})", kBad,
+                "context_length is missing"},
+        Refusal{"qwen3_mha_width", kQwen3Mha, R"({"d_hidden": "absent"})", kBad, "d_ff is missing"},
+        Refusal{"qwen3_mha_heads", kQwen3Mha, R"({"n_head": 5})", kBad,
+                "d_model is 24, it must be a multiple of n_head, which is 5"},
+        Refusal{"qwen3_mha_context", kQwen3Mha, R"({"max_seq_len": -1})", kBad,
+                "max_seq_len is -1"},
+        Refusal{"qwen3_mha_odd", kQwen3Mha, R"({"n_head": 8})", kBad, "head_dim is 3"}),
+    [](const auto& info) { return info.param.name; });
+
+// As published, but for the size.
+constexpr char kGpt2[] =
+    R"({"activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"],
+    "attn_pdrop": 0.1, "bos_token_id": 98, "embd_pdrop": 0.1, "eos_token_id": 98,
+    "initializer_range": 0.02, "layer_norm_epsilon": 1e-05, "model_type": "gpt2", "n_ctx": 64,
+    "n_embd": 48, "n_head": 6, "n_layer": 3, "n_positions": 64, "resid_pdrop": 0.1,
+    "summary_activation": null, "summary_first_dropout": 0.1, "summary_proj_to_labels": true,
+    "summary_type": "cls_index", "summary_use_proj": true,
+    "task_specific_params": {"text-generation": {"do_sample": true, "max_length": 50}},
+    "vocab_size": 300})";
+
+TEST(Gpt2FamilyTest, ReadsAPublishedFile) {
+  const auto config = ParseModelConfig(kGpt2);
+  ASSERT_THAT(config, IsOk());
+  EXPECT_EQ(config->model_type, "gpt2");
+  EXPECT_EQ(config->architecture, "GPT2LMHeadModel");
+  EXPECT_EQ(config->naming, TensorNaming::kGpt2);
+  EXPECT_EQ(config->vocab_size, 300);
+  EXPECT_EQ(config->context_length, 64);
+  EXPECT_EQ(config->d_model, 48);
+  EXPECT_EQ(config->num_layers, 3);
+  EXPECT_EQ(config->num_heads, 6);
+  EXPECT_EQ(config->num_kv_heads, 6);
+  EXPECT_EQ(config->head_dim, 8);
+  EXPECT_EQ(config->d_ff, 192);
+  EXPECT_EQ(config->norm_kind, NormKind::kLayer);
+  EXPECT_EQ(config->norm_eps, 1e-5);
+  EXPECT_EQ(config->norm_eps_placement, NormEps::kInsideRoot);
+  EXPECT_TRUE(config->learned_positions);
+  EXPECT_FALSE(config->rope_theta.has_value());
+  EXPECT_EQ(config->ffn_kind, FfnKind::kGeluTanh);
+  EXPECT_TRUE(config->biases.qkv);
+  EXPECT_TRUE(config->biases.attention_output);
+  EXPECT_TRUE(config->biases.ffn);
+  EXPECT_FALSE(config->qk_norm);
+  EXPECT_TRUE(config->tie_word_embeddings);
+  EXPECT_THAT(config->eos_token_ids, ElementsAre(98));
+  EXPECT_THAT(config->bos_token_id, Optional(98));
+}
+
+TEST(Gpt2FamilyTest, FillsInWhatHuggingFaceDoes) {
+  const auto config = ParseModelConfig(R"({"model_type": "gpt2", "vocab_size": 9, "n_positions": 8,
+      "n_embd": 6, "n_layer": 1, "n_head": 2})");
+  ASSERT_THAT(config, IsOk());
+  EXPECT_EQ(config->d_ff, 24);
+  EXPECT_EQ(config->norm_eps, 1e-5);
+  EXPECT_EQ(config->ffn_kind, FfnKind::kGeluTanh);
+  EXPECT_TRUE(config->tie_word_embeddings);
+}
+
+TEST(Gpt2FamilyTest, ExplicitValuesReplaceDefaults) {
+  const auto config = ParseModelConfig(
+      With(kGpt2, R"({"n_inner": 100, "layer_norm_epsilon": 1e-6, "tie_word_embeddings": false})"));
+  ASSERT_THAT(config, IsOk());
+  EXPECT_EQ(config->d_ff, 100);
+  EXPECT_EQ(config->norm_eps, 1e-6);
+  EXPECT_FALSE(config->tie_word_embeddings);
+}
+
+TEST(Gpt2FamilyTest, GeneralNamesStandForItsOwn) {
+  const auto config = ParseModelConfig(R"({"model_type": "gpt2", "vocab_size": 9,
+      "max_position_embeddings": 8, "hidden_size": 6, "num_hidden_layers": 1,
+      "num_attention_heads": 2})");
+  ASSERT_THAT(config, IsOk());
+  EXPECT_EQ(config->context_length, 8);
+  EXPECT_EQ(config->d_model, 6);
+  const auto old = ParseModelConfig(With(kGpt2, R"({"n_positions": "absent", "n_ctx": 32})"));
+  ASSERT_THAT(old, IsOk());
+  EXPECT_EQ(old->context_length, 32);
+}
+
+TEST(Gpt2FamilyTest, KnowsTheActivationsByAllTheirNames) {
+  const std::pair<const char*, FfnKind> kCases[] = {
+      {"gelu_new", FfnKind::kGeluTanh},  {"gelu_pytorch_tanh", FfnKind::kGeluTanh},
+      {"gelu_fast", FfnKind::kGeluTanh}, {"gelu", FfnKind::kGelu},
+      {"relu", FfnKind::kRelu},          {"silu", FfnKind::kSilu},
+      {"swish", FfnKind::kSilu}};
+  for (const auto& [name, kind] : kCases) {
+    const auto config =
+        ParseModelConfig(With(kGpt2, R"({"activation_function": ")" + std::string(name) + R"("})"));
+    ASSERT_THAT(config, IsOk()) << name;
+    EXPECT_EQ(config->ffn_kind, kind) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Gpt2, RefusedFamilyTest,
+    ::testing::Values(
+        Refusal{"width", kGpt2, R"({"n_embd": "absent"})", kBad, "n_embd is missing"},
+        Refusal{"positions", kGpt2, R"({"n_positions": "absent", "n_ctx": "absent"})", kBad,
+                "n_positions is missing"},
+        Refusal{"uneven_heads", kGpt2, R"({"n_head": 7})", kBad,
+                "n_embd is 48, it must be a multiple of n_head, which is 7"},
+        Refusal{"inner_zero", kGpt2, R"({"n_inner": 0})", kBad, "n_inner is 0"},
+        Refusal{"inner_float", kGpt2, R"({"n_inner": 96.5})", kBad, "n_inner is 96.5"},
+        Refusal{"activation", kGpt2, R"({"activation_function": "quick_gelu"})", kBad,
+                "activation_function is 'quick_gelu', it must be one of gelu_new"},
+        Refusal{"unscaled", kGpt2, R"({"scale_attn_weights": false})", kUnsupported,
+                "scale_attn_weights is false, only true is supported"},
+        Refusal{"scaled_by_layer", kGpt2, R"({"scale_attn_by_inverse_layer_idx": true})",
+                kUnsupported, "scale_attn_by_inverse_layer_idx is true"},
+        Refusal{"cross_attention", kGpt2, R"({"add_cross_attention": true})", kUnsupported,
+                "add_cross_attention is true"},
+        Refusal{"quantised", kGpt2, R"({"quantization_config": {"quant_method": "gptq"}})",
+                kUnsupported, "quant_method is 'gptq'"},
+        Refusal{"eps_string", kGpt2, R"({"layer_norm_epsilon": "small"})", kBad,
+                "layer_norm_epsilon is 'small'"}),
+    [](const auto& info) { return info.param.name; });
 
 constexpr char kLlama[] = R"({"model_type": "llama", "vocab_size": 512, "hidden_size": 64,
     "intermediate_size": 172, "num_hidden_layers": 5, "num_attention_heads": 8,
@@ -225,12 +457,8 @@ TEST(LlamaFamiliesTest, AcceptsVariantsThatChangeNothing) {
   }
 }
 
-class RefusedLlamaTest : public ::testing::TestWithParam<Refusal> {};
-
-TEST_P(RefusedLlamaTest, NamesTheFieldAndItsValue) { ExpectRefused(GetParam()); }
-
 INSTANTIATE_TEST_SUITE_P(
-    All, RefusedLlamaTest,
+    Llama, RefusedFamilyTest,
     ::testing::Values(
         Refusal{"activation", kQwen3, R"({"hidden_act": "gelu"})", kUnsupported,
                 "hidden_act is 'gelu', only 'silu'"},
