@@ -6,7 +6,6 @@
 #include "model/base/errors.h"
 #include "model/base/json.h"
 #include "model/tokenizer/tokenizer_json_component.h"
-#include "model/tokenizer/tokenizer_json_tables.h"
 
 namespace tlm {
 namespace {

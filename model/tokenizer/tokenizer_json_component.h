@@ -1,12 +1,14 @@
-// Reading the components of which a tokenizer.json is a chain: objects with a "type", alone or in a
-// "Sequence".
+// Reading a tokenizer.json: its two large members without a JSON value for each of their strings,
+// and the components of which it is a chain: objects with a "type", alone or in a "Sequence".
 #ifndef TLM_MODEL_TOKENIZER_TOKENIZER_JSON_COMPONENT_H_
 #define TLM_MODEL_TOKENIZER_TOKENIZER_JSON_COMPONENT_H_
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -16,9 +18,26 @@
 #include "model/tokenizer/pre_tokenizer.h"
 #include "model/tokenizer/token_decoder.h"
 #include "model/tokenizer/tokenizer_json.h"
-#include "model/tokenizer/tokenizer_json_tables.h"
 
 namespace tlm {
+
+// A parsed tokenizer.json. Where "vocab" and "merges" of "model" have the usual form (an object of
+// token ids; an array of "a b" or of ["a", "b"]) they stand in the vectors, in the order of the
+// file, and are empty in `root`. Otherwise, or if a token occurs twice, root has everything, and
+// the reader of root reports the error.
+struct TokenizerJson {
+  nlohmann::json root;
+  std::optional<std::vector<std::pair<std::string, int32_t>>> vocab;
+  std::optional<std::vector<std::pair<std::string, std::string>>> merges;
+};
+
+// Statuses as ParseJson.
+absl::StatusOr<TokenizerJson> ParseTokenizerTables(std::string_view text);
+
+// The two parts of a merge that is written "a b"; none unless there is exactly one space.
+std::optional<std::pair<std::string, std::string>> SplitMerge(std::string_view text);
+// The first line of a merges.txt, which some converters copied among the merges.
+bool IsMergesVersion(std::string_view text);
 
 // The members of the outermost object. Statuses as ParseTokenizerJson gives them.
 absl::StatusOr<std::vector<NormalizerStep>> ReadNormalizer(const JsonFields& root);

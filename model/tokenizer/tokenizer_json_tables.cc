@@ -1,11 +1,10 @@
-#include "model/tokenizer/tokenizer_json_tables.h"
-
 #include <cstddef>
 
 #include "absl/container/flat_hash_set.h"
 #include "model/base/errors.h"
 #include "model/base/json.h"
 #include "model/base/json_builder.h"
+#include "model/tokenizer/tokenizer_json_component.h"
 #include "model/tokenizer/vocabulary.h"
 
 namespace tlm {
