@@ -113,9 +113,7 @@ endif()
 # are hashed when CMake runs, and CMake runs again when one changes.
 set(_tlm_border model/ops/batch.h model/ops/cuda/cuda_module.h model/ops/cuda/cuda_options.h
                 model/ops/device.h model/ops/ops.h model/sampling/sampling_job.h
-                model/sampling/sampling_params.h model/sampling/token_history.h
-                model/tensor/buffer.h model/tensor/dtype.h model/tensor/shape.h
-                model/tensor/tensor_view.h)
+                model/tensor/buffer.h model/tensor/dtype.h model/tensor/tensor_view.h)
 set(_tlm_border_text "")
 foreach(header IN LISTS _tlm_border)
   file(SHA256 "${PROJECT_SOURCE_DIR}/${header}" hash)

@@ -7,7 +7,6 @@
 #include <set>
 #include <utility>
 
-#include "client/cpp/affinity.h"
 #include "client/cpp/client_context.h"
 #include "client/cpp/status.h"
 #include "client/cpp/target_picker.h"

@@ -8,11 +8,24 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/time/time.h"
+#include "tlm/v1/generate.pb.h"
 
 namespace tlm::client {
+
+// The hash of a request's prefix (balance.h); `key` is CallOptions::affinity_key. None if the
+// request bypasses the prefix cache or has no input.
+std::optional<uint64_t> AffinityOf(const v1::GenerateRequest& request, std::string_view key);
+
+// FNV-1a, 64 bits: http://www.isthe.com/chongo/tech/comp/fnv/
+uint64_t HashOf(std::string_view bytes);
+
+// Rendezvous hashing: the target with the largest score comes first. `target` is HashOf its name.
+// Thaler and Ravishankar, "Using name-based mappings to increase hit rates", 1998.
+uint64_t RendezvousScore(uint64_t affinity, uint64_t target);
 
 // Chooses among targets 0 to n - 1, avoiding one that failed within kAvoidFor unless no other is
 // left. Thread-safe.
@@ -43,7 +56,7 @@ class TargetPicker {
 
   // Round robin: the next target that is not `excluded`; none if all are.
   std::optional<size_t> Next(absl::Time now, const std::set<size_t>& excluded = {});
-  // The target for a call of this affinity (affinity.h).
+  // The target for a call of this affinity.
   std::optional<size_t> NextFor(uint64_t affinity, absl::Time now,
                                 const std::set<size_t>& excluded = {});
 

@@ -10,7 +10,7 @@
 #include "model/accounting/flops.h"
 #include "model/config/model_config.h"
 #include "model/tensor/dtype.h"
-#include "model/tensor/shape.h"
+#include "model/tensor/tensor_view.h"
 #include "tlm/v1/model_info.pb.h"
 
 namespace tlm {

@@ -7,8 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "model/sampling/sampling_params.h"
-#include "model/sampling/token_history.h"
+#include "model/sampling/sampling_job.h"
 
 namespace tlm {
 

@@ -9,9 +9,7 @@
 #include "absl/status/statusor.h"
 #include "model/sampling/adjust_logits.h"
 #include "model/sampling/sampling_job.h"
-#include "model/sampling/sampling_params.h"
 #include "model/sampling/scan_kernels.h"
-#include "model/sampling/token_history.h"
 #include "model/sampling/vocabulary_scan.h"
 
 namespace tlm {

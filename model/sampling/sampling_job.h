@@ -1,16 +1,83 @@
-// A token to sample from logits, and what to report of it, as plain data.
+// What a sample depends on, and what is asked of it.
 #ifndef TLM_MODEL_SAMPLING_SAMPLING_JOB_H_
 #define TLM_MODEL_SAMPLING_SAMPLING_JOB_H_
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
-#include "model/sampling/sampling_params.h"
-#include "model/sampling/token_history.h"
+#include "absl/container/flat_hash_map.h"
 
 namespace tlm {
+
+// The parameters of a request, all set; ranges are checked where requests are read. Applied in the
+// order: logit_bias, allowed and banned ids, penalties (repetition, frequency, presence),
+// temperature, top_k, typical_p, top_p, min_p.
+struct SamplingParams {
+  float temperature = 1.0f;         // >= 0, finite; 0 = greedy
+  uint32_t top_k = 0;               // keep the k most likely tokens; 0 = all
+  float top_p = 1.0f;               // (0, 1]: keep the smallest set with at least this probability
+  float min_p = 0.0f;               // [0, 1]: keep tokens with p >= min_p * p(most likely)
+  float typical_p = 1.0f;           // (0, 1]: locally typical sampling (Meister et al. 2023)
+  float repetition_penalty = 1.0f;  // > 0, finite (Keskar et al. 2019, section 4.1); 1 = none
+  float presence_penalty = 0.0f;    // [-2, 2]
+  float frequency_penalty = 0.0f;   // [-2, 2]
+  uint64_t seed = 0;
+  // By id, ascending, without repetition; finite.
+  std::vector<std::pair<int32_t, float>> logit_bias = {};
+  std::vector<int32_t> allowed_token_ids = {};  // ascending, without repetition; empty = all
+  std::vector<int32_t> banned_token_ids = {};   // ascending, without repetition
+
+  bool has_penalties() const {
+    return repetition_penalty != 1.0f || presence_penalty != 0.0f || frequency_penalty != 0.0f;
+  }
+};
+
+// The counts of a sequence's tokens so far, for penalties, by token id. Not thread-safe. Memory
+// grows with the number of different ids.
+class TokenHistory {
+ public:
+  struct Seen {
+    bool in_prompt = false;
+    uint32_t in_output = 0;  // times
+  };
+
+  void AddPrompt(std::span<const int32_t> ids) {
+    for (const int32_t id : ids) seen_[id].in_prompt = true;
+  }
+  void AddOutput(int32_t id) { ++seen_[id].in_output; }
+
+  // In no particular order: what is done to one id must not depend on the others.
+  const absl::flat_hash_map<int32_t, Seen>& seen() const { return seen_; }
+  // The entries of seen() that would be there for the ids of `draft` if these had been added to the
+  // output, by rising id. *entries is overwritten; its memory is used again.
+  void SeenWith(std::span<const int32_t> draft,
+                std::vector<std::pair<int32_t, Seen>>* entries) const;
+
+ private:
+  absl::flat_hash_map<int32_t, Seen> seen_;
+};
+
+inline void TokenHistory::SeenWith(std::span<const int32_t> draft,
+                                   std::vector<std::pair<int32_t, Seen>>* entries) const {
+  entries->clear();
+  for (const int32_t id : draft) entries->emplace_back(id, Seen());
+  std::sort(entries->begin(), entries->end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
+  size_t ids = 0;
+  for (size_t i = 0; i < entries->size(); ++ids) {
+    const int32_t id = (*entries)[i].first;
+    const auto found = seen_.find(id);
+    Seen seen = found == seen_.end() ? Seen() : found->second;
+    for (; i < entries->size() && (*entries)[i].first == id; ++i) ++seen.in_output;
+    (*entries)[ids] = {id, seen};
+  }
+  entries->resize(ids);
+}
 
 // A token with its natural-log probability and its rank by falling probability: 1 = most likely,
 // equal ones ranked by id.

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "model/config/model_config.h"
-#include "model/tensor/shape.h"
+#include "model/tensor/tensor_view.h"
 
 namespace tlm {
 

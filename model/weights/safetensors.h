@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "model/tensor/dtype.h"
-#include "model/tensor/shape.h"
+#include "model/tensor/tensor_view.h"
 #include "model/weights/tensor_file.h"
 
 namespace tlm {

@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "model/sampling/sampler.h"
-#include "model/sampling/sampling_params.h"
+#include "model/sampling/sampling_job.h"
 #include "server/batching/output_mask.h"
 
 namespace tlm {

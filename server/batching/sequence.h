@@ -12,7 +12,7 @@
 #include "model/kv_cache/block_pool.h"
 #include "model/kv_cache/block_table.h"
 #include "model/kv_cache/prefix_cache.h"
-#include "model/sampling/token_history.h"
+#include "model/sampling/sampling_job.h"
 #include "server/batching/output_mask.h"
 #include "server/batching/request.h"
 #include "server/batching/service_rates.h"

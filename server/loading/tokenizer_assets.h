@@ -13,7 +13,7 @@
 #include "model/chat/chat_format.h"
 #include "model/chat/chat_template.h"
 #include "model/config/model_config.h"
-#include "model/sampling/sampling_params.h"
+#include "model/sampling/sampling_job.h"
 #include "model/tokenizer/tokenizer.h"
 #include "server/config/options.h"
 #include "server/serving/served_model.h"

@@ -10,7 +10,7 @@
 #include "model/base/errors.h"
 #include "server/net/heap.h"
 #include "server/process/model_facts.h"
-#include "server/process/shutdown_watchdog.h"
+#include "server/process/shutdown_signals.h"
 #include "server/rpc/facades.h"
 
 namespace tlm {

@@ -5,12 +5,15 @@
 #include <signal.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <optional>
 #include <utility>
 
 #include "model/base/descriptor.h"
 #include "model/base/thread_name.h"
+#include "server/config/command_line.h"
 #include "server/observe/log.h"
 
 namespace tlm {
@@ -29,6 +32,9 @@ bool HasTerminal() {
   const Descriptor terminal(open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC));
   return terminal.get() >= 0;
 }
+
+// Condition variables take the steady clock's nanoseconds: keep far-away times within them.
+constexpr absl::Duration kLongestWait = absl::Hours(24 * 365);
 
 }  // namespace
 
@@ -101,6 +107,33 @@ void ShutdownSignals::Count(std::string_view name, bool has_balancer) {
   spdlog::info("{} received", name);
   shutdown_.Ask({.withdrawal_grace = has_balancer, .drain_limit = std::nullopt});
   if (count_ == 2 && on_second_) on_second_();
+}
+
+ShutdownWatchdog::ShutdownWatchdog(std::string_view what, absl::Duration limit)
+    : what_(what), limit_(limit), thread_([this] { Run(); }) {}
+
+ShutdownWatchdog::~ShutdownWatchdog() {
+  {
+    MutexLock lock(&mutex_);
+    averted_ = true;
+    changed_.NotifyAll();
+  }
+  thread_.join();
+}
+
+void ShutdownWatchdog::Run() {
+  const auto end =
+      std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(std::min(limit_, kLongestWait));
+  MutexLock lock(&mutex_);
+  while (!averted_) {
+    const auto left = end - std::chrono::steady_clock::now();
+    if (left <= left.zero()) break;
+    changed_.WaitFor(&mutex_, left);
+  }
+  if (averted_) return;
+  spdlog::error("{} within {}: ended by force", what_, absl::FormatDuration(limit_));
+  FlushLog();
+  std::_Exit(kExitForced);
 }
 
 }  // namespace tlm

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "absl/functional/function_ref.h"
+#include "absl/time/time.h"
 #include "model/base/mutex.h"
 #include "server/admission/shutdown_request.h"
 
@@ -47,6 +48,28 @@ class ShutdownSignals {
   int count_ TLM_GUARDED_BY(mutex_) = 0;
   std::function<void()> clean_up_ TLM_GUARDED_BY(mutex_);
   std::function<void()> on_second_ TLM_GUARDED_BY(mutex_);
+  std::thread thread_;  // last: uses the others
+};
+
+// Ends the process with kExitForced, without destructors, unless this object is destroyed within
+// `limit`: a step on a device that hangs cannot be interrupted, nor can gRPC while it is busy with
+// a connection.
+class ShutdownWatchdog {
+ public:
+  // `what` is the reason in the log: "the engine has not stopped". It outlives the object.
+  ShutdownWatchdog(std::string_view what, absl::Duration limit);
+  ~ShutdownWatchdog();
+  ShutdownWatchdog(const ShutdownWatchdog&) = delete;
+  ShutdownWatchdog& operator=(const ShutdownWatchdog&) = delete;
+
+ private:
+  void Run();
+
+  const std::string_view what_;
+  const absl::Duration limit_;
+  Mutex mutex_;
+  CondVar changed_;
+  bool averted_ TLM_GUARDED_BY(mutex_) = false;
   std::thread thread_;  // last: uses the others
 };
 

@@ -13,9 +13,9 @@
 #include "model/chat/chat_format.h"
 #include "model/chat/chat_template.h"
 #include "model/config/model_config.h"
-#include "model/sampling/sampling_params.h"
+#include "model/sampling/sampling_job.h"
 #include "model/tensor/dtype.h"
-#include "model/tensor/shape.h"
+#include "model/tensor/tensor_view.h"
 #include "model/tokenizer/tokenizer.h"
 #include "server/serving/request_limits.h"
 

@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "model/sampling/sampling_params.h"
-#include "model/sampling/token_history.h"
+#include "model/sampling/sampling_job.h"
 
 namespace tlm {
 

@@ -11,7 +11,7 @@
 
 #include "model/base/gguf_header.h"
 #include "model/tensor/dtype.h"
-#include "model/tensor/shape.h"
+#include "model/tensor/tensor_view.h"
 
 namespace tlm {
 

@@ -10,7 +10,7 @@
 
 #include "model/config/model_config.h"
 #include "model/tensor/dtype.h"
-#include "model/tensor/shape.h"
+#include "model/tensor/tensor_view.h"
 
 namespace tlm {
 

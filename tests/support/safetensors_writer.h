@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "model/tensor/dtype.h"
-#include "model/tensor/shape.h"
+#include "model/tensor/tensor_view.h"
 
 namespace tlm {
 

@@ -23,7 +23,7 @@
 #include "model/chat/region_reader.h"
 #include "model/constraint/constraint.h"
 #include "model/sampling/sampler.h"
-#include "model/sampling/sampling_params.h"
+#include "model/sampling/sampling_job.h"
 #include "model/tokenizer/stream_decoder.h"
 #include "model/tokenizer/tokenizer.h"
 #include "server/batching/request.h"

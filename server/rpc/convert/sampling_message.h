@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "model/sampling/sampling_params.h"
+#include "model/sampling/sampling_job.h"
 #include "server/serving/served_model.h"
 #include "tlm/v1/common.pb.h"
 

@@ -24,7 +24,7 @@ def of_chat(*conversation):
 class AffinityTest(unittest.TestCase):
 
     def test_agrees_with_the_cpp_client(self):
-        """The numbers of tests/unit/client/cpp/affinity_test.cc."""
+        """The numbers of tests/unit/client/cpp/target_picker_test.cc."""
         self.assertEqual(hash_of(b""), 0xcbf29ce484222325)
         self.assertEqual(hash_of(b"foobar"), 0x85944171f73967e8)
         self.assertEqual(of_prompt("Once upon a time"), 0xc42306abd9a4128c)

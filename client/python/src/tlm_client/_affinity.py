@@ -1,5 +1,5 @@
-"""The hashes behind balance="prefix_affinity": those of the C++ client (client/cpp/affinity.h), so
-that every client sends a conversation to the same replica."""
+"""The hashes behind balance="prefix_affinity": those of the C++ client
+(client/cpp/target_picker.h), so that every client sends a conversation to the same replica."""
 
 from __future__ import annotations
 

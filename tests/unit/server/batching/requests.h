@@ -16,7 +16,7 @@
 
 #include "model/constraint/token_trie.h"
 #include "model/sampling/sampler.h"
-#include "model/sampling/token_history.h"
+#include "model/sampling/sampling_job.h"
 #include "server/batching/request.h"
 #include "server/batching/token_stream.h"
 #include "tests/support/scripted_model.h"

@@ -1,4 +1,4 @@
-#include "server/process/shutdown_watchdog.h"
+#include "server/process/shutdown_signals.h"
 
 #include <gtest/gtest.h>
 
