@@ -1,14 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
-#include <ostream>
 #include <string>
 
-#include "model/base/errors.h"
 #include "server/rpc/convert/convert.h"
-#include "tests/support/status_matchers.h"
-#include "tests/unit/server/rpc/test_model.h"
+#include "tests/unit/server/rpc/convert/convert_case.h"
 
 namespace tlm {
 namespace {
@@ -32,32 +28,22 @@ R ValidRequest() {
 }
 
 absl::StatusOr<ForwardCall> Convert(const R& request) {
-  static const Tokenizer* const tokenizer = MakeByteTokenizer().release();
-  static const ServedModel* const model = new ServedModel(MakeServedModel(tokenizer));
-  return ConvertForward(request, *model);
+  return ConvertForward(request, SharedModel());
 }
 
-struct Case {
-  const char* name;
-  std::function<void(R&)> change;
-  const char* field = "";
-  absl::StatusCode code = kInvalid;
-};
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
-std::string CaseName(const ::testing::TestParamInfo<Case>& info) { return info.param.name; }
+using Case = ConvertCase<R>;
 
 class ForwardRefusedTest : public ::testing::TestWithParam<Case> {};
 TEST_P(ForwardRefusedTest, NamesTheFieldInMessageAndDetail) {
   R request = ValidRequest();
   GetParam().change(request);
-  const absl::Status status = Convert(request).status();
-  EXPECT_THAT(status, StatusIs(GetParam().code, HasSubstr(GetParam().field)));
-  EXPECT_EQ(FieldOf(status), GetParam().field);
+  ExpectRefused(Convert(request).status(), GetParam());
 }
 INSTANTIATE_TEST_SUITE_P(
     Fields, ForwardRefusedTest,
     ::testing::Values(
-        Case{"OtherModel", [](R& r) { r.set_model("huge"); }, "model", absl::StatusCode::kNotFound},
+        Case{"OtherModel", [](R& r) { r.set_model("huge"); }, "model", "",
+             absl::StatusCode::kNotFound},
         Case{"NoSequences", [](R& r) { r.clear_sequences(); }, "sequences"},
         Case{"SequencesAndPrompts", [](R& r) { r.add_prompts("x"); }, "prompts"},
         Case{"TooManySequences",
@@ -99,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(
                r.mutable_vocab_slice()->set_end(4);
              },
              "vocab_slice.start"}),
-    CaseName);
+    NameOfCase<R>);
 
 TEST(ConvertForwardTest, DefaultsAreTheLastRowsLogitsInFloat32) {
   const absl::StatusOr<ForwardCall> call = Convert(ValidRequest());

@@ -1,16 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <limits>
-#include <ostream>
 #include <string>
 #include <utility>
 
-#include "model/base/errors.h"
 #include "server/rpc/convert/convert.h"
-#include "tests/support/status_matchers.h"
-#include "tests/unit/server/rpc/test_model.h"
+#include "tests/unit/server/rpc/convert/convert_case.h"
 
 namespace tlm {
 namespace {
@@ -32,21 +28,12 @@ v1::GenerateRequest ValidRequest() {
 }
 
 absl::StatusOr<GenerateCall> Convert(const v1::GenerateRequest& request) {
-  static const Tokenizer* const tokenizer = MakeByteTokenizer().release();
-  static const ServedModel* const model = new ServedModel(MakeServedModel(tokenizer));
-  const absl::Status id = RequestIdOf(request.request_id(), *model, FixedRandom).status();
+  const absl::Status id = RequestIdOf(request.request_id(), SharedModel(), FixedRandom).status();
   if (!id.ok()) return id;
-  return ConvertGenerate(request, *model, FixedRandom);
+  return ConvertGenerate(request, SharedModel(), FixedRandom);
 }
 
-struct Case {
-  const char* name;
-  std::function<void(v1::GenerateRequest&)> change;
-  const char* field = "";  // at fault
-  absl::StatusCode code = kInvalid;
-};
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
-std::string CaseName(const ::testing::TestParamInfo<Case>& info) { return info.param.name; }
+using Case = ConvertCase<v1::GenerateRequest>;
 
 // Shorthands for the tables below.
 using R = v1::GenerateRequest;
@@ -119,15 +106,13 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"Text", [](R& r) { r.set_prompt("hello"); }},
         // A beginning-of-sequence token makes it a prompt.
         Case{"EmptyTextWithSpecialTokens", [](R& r) { r.set_prompt(""); }}),
-    CaseName);
+    NameOfCase<v1::GenerateRequest>);
 
 class RefusedTest : public ::testing::TestWithParam<Case> {};
 TEST_P(RefusedTest, NamesTheFieldInMessageAndDetail) {
   v1::GenerateRequest request = ValidRequest();
   GetParam().change(request);
-  const absl::Status status = Convert(request).status();
-  EXPECT_THAT(status, StatusIs(GetParam().code, HasSubstr(GetParam().field)));
-  EXPECT_EQ(FieldOf(status), GetParam().field);
+  ExpectRefused(Convert(request).status(), GetParam());
 }
 INSTANTIATE_TEST_SUITE_P(
     StoppingAndOutput, RefusedTest,
@@ -173,11 +158,12 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"UnknownLogprobsMode",
              [](R& r) { Output(r).set_logprobs_mode(static_cast<v1::LogprobsMode>(77)); },
              "output.logprobs_mode"}),
-    CaseName);
+    NameOfCase<v1::GenerateRequest>);
 INSTANTIATE_TEST_SUITE_P(
     Request, RefusedTest,
     ::testing::Values(
-        Case{"OtherModel", [](R& r) { r.set_model("huge"); }, "model", absl::StatusCode::kNotFound},
+        Case{"OtherModel", [](R& r) { r.set_model("huge"); }, "model", "",
+             absl::StatusCode::kNotFound},
         Case{"RequestIdTooLong", [](R& r) { r.set_request_id(std::string(129, 'x')); },
              "request_id"},
         Case{"RequestIdWithLineFeed", [](R& r) { r.set_request_id("a\nb"); }, "request_id"},
@@ -200,7 +186,7 @@ INSTANTIATE_TEST_SUITE_P(
              "prompt_token_ids.ids[1]"},
         Case{"PromptIdAbove31Bits", [](R& r) { r.mutable_prompt_token_ids()->add_ids(~0u); },
              "prompt_token_ids.ids[1]"},
-        Case{"ChatWithoutTemplate", [](R& r) { r.mutable_chat(); }, "chat",
+        Case{"ChatWithoutTemplate", [](R& r) { r.mutable_chat(); }, "chat", "",
              absl::StatusCode::kFailedPrecondition},
         Case{"CacheSaltTooLong",
              [](R& r) { r.mutable_cache()->set_cache_salt(std::string(257, 's')); },
@@ -228,7 +214,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"NoChoices", [](R& r) { r.mutable_choices(); }, "choices.choices"},
         Case{"NoJsonObject", [](R& r) { r.set_json_object(false); }, "json_object"},
         Case{"TooLargeSchema", [](R& r) { r.set_json_schema(std::string((1 << 20) + 1, ' ')); },
-             "json_schema", absl::StatusCode::kResourceExhausted},
+             "json_schema", "", absl::StatusCode::kResourceExhausted},
         Case{"JsonOptionsAlone", [](R& r) { r.mutable_json(); }, "json"},
         Case{"JsonOptionsOfARegex",
              [](R& r) {
@@ -277,7 +263,7 @@ INSTANTIATE_TEST_SUITE_P(
                r.set_truncate_prompt_tokens(64);
              },
              "prompt_token_ids.ids"}),
-    CaseName);
+    NameOfCase<v1::GenerateRequest>);
 
 TEST(ConvertGenerateTest, TooLongAPromptNamesCountAndLimit) {
   v1::GenerateRequest request;

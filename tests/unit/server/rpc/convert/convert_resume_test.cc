@@ -1,14 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
-#include <ostream>
 #include <string>
 
-#include "model/base/errors.h"
 #include "server/rpc/convert/convert.h"
-#include "tests/support/status_matchers.h"
-#include "tests/unit/server/rpc/test_model.h"
+#include "tests/unit/server/rpc/convert/convert_case.h"
 
 namespace tlm {
 namespace {
@@ -31,21 +27,12 @@ R ValidRequest() {
 }
 
 absl::StatusOr<GenerateCall> Convert(const R& request) {
-  static const Tokenizer* const tokenizer = MakeByteTokenizer().release();
-  static const ServedModel* const model = new ServedModel(MakeServedModel(tokenizer));
-  return ConvertGenerate(request, *model, [] { return uint64_t{1}; });
+  return ConvertGenerate(request, SharedModel(), [] { return uint64_t{1}; });
 }
 
 v1::ResumePoint& Resume(R& r) { return *r.mutable_resume(); }
 
-struct Case {
-  const char* name;
-  std::function<void(R&)> change;
-  const char* field = "";
-  const char* message = "";
-};
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
-std::string CaseName(const ::testing::TestParamInfo<Case>& info) { return info.param.name; }
+using Case = ConvertCase<R>;
 
 class ResumableTest : public ::testing::TestWithParam<Case> {};
 TEST_P(ResumableTest, Converts) {
@@ -82,16 +69,13 @@ INSTANTIATE_TEST_SUITE_P(
                Resume(r).set_generated_token_ids(0, 256);
                r.mutable_stopping()->set_min_new_tokens(1);
              }}),
-    CaseName);
+    NameOfCase<R>);
 
 class NotResumableTest : public ::testing::TestWithParam<Case> {};
 TEST_P(NotResumableTest, NamesFieldValueAndLimit) {
   R request = ValidRequest();
   GetParam().change(request);
-  const absl::Status status = Convert(request).status();
-  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
-                               AllOf(HasSubstr(GetParam().field), HasSubstr(GetParam().message))));
-  EXPECT_EQ(FieldOf(status), GetParam().field);
+  ExpectRefused(Convert(request).status(), GetParam());
 }
 constexpr char kIds[] = "resume.generated_token_ids";
 INSTANTIATE_TEST_SUITE_P(
@@ -120,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(
              "resume.generated_token_ids[0]", "is 256, which ends the output, but 1 follow"},
         Case{"BehindAStopToken", [](R& r) { r.mutable_stopping()->add_stop_token_ids(5); },
              "resume.generated_token_ids[0]"}),
-    CaseName);
+    NameOfCase<R>);
 
 TEST(ConvertResumeTest, TheTokensReachTheEngine) {
   EXPECT_THAT(Convert(ValidRequest())->work.generated, ElementsAre(5, 6));

@@ -1,14 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
-#include <ostream>
 #include <string>
 
-#include "model/base/errors.h"
 #include "server/rpc/convert/convert.h"
-#include "tests/support/status_matchers.h"
-#include "tests/unit/server/rpc/test_model.h"
+#include "tests/unit/server/rpc/convert/convert_case.h"
 
 namespace tlm {
 namespace {
@@ -19,9 +15,7 @@ using ::testing::HasSubstr;
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
 
 absl::StatusOr<ScoreCall> Convert(const v1::ScoreRequest& request) {
-  static const Tokenizer* const tokenizer = MakeByteTokenizer().release();
-  static const ServedModel* const model = new ServedModel(MakeServedModel(tokenizer));
-  return ConvertScore(request, *model);
+  return ConvertScore(request, SharedModel());
 }
 
 v1::ScoreRequest ValidRequest() {
@@ -57,27 +51,19 @@ TEST(ConvertScoreTest, PromptAndContinuationMayFillTheContext) {
   EXPECT_THAT(Convert(request), IsOk());
 }
 
-struct Case {
-  const char* name;
-  std::function<void(R&)> change;
-  const char* field;  // at fault
-  absl::StatusCode code = kInvalid;
-};
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
-std::string CaseName(const ::testing::TestParamInfo<Case>& info) { return info.param.name; }
+using Case = ConvertCase<R>;
 
 class RefusedScoreTest : public ::testing::TestWithParam<Case> {};
 TEST_P(RefusedScoreTest, NamesTheFieldInMessageAndDetail) {
   v1::ScoreRequest request = ValidRequest();
   GetParam().change(request);
-  const absl::Status status = Convert(request).status();
-  EXPECT_THAT(status, StatusIs(GetParam().code, HasSubstr(GetParam().field)));
-  EXPECT_EQ(FieldOf(status), GetParam().field);
+  ExpectRefused(Convert(request).status(), GetParam());
 }
 INSTANTIATE_TEST_SUITE_P(
     Fields, RefusedScoreTest,
     ::testing::Values(
-        Case{"OtherModel", [](R& r) { r.set_model("huge"); }, "model", absl::StatusCode::kNotFound},
+        Case{"OtherModel", [](R& r) { r.set_model("huge"); }, "model", "",
+             absl::StatusCode::kNotFound},
         Case{"NoContext", [](R& r) { r.clear_context(); }, "context"},
         Case{"EmptyPromptIds", [](R& r) { r.mutable_prompt_token_ids(); }, "prompt_token_ids.ids"},
         Case{"EmptyPromptWithoutSpecialTokens",
@@ -104,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(
              "continuations[1].token_ids.ids[0]"},
         Case{"ContinuationBeyondTheContext", [](R& r) { AddIds(r, 62); }, "continuations[1]"},
         Case{"TooManyAlternatives", [](R& r) { r.set_top_logprobs(21); }, "top_logprobs"}),
-    CaseName);
+    NameOfCase<R>);
 
 TEST(ConvertScoreTest, TooManyTokensInAllAreRefused) {
   ServedModel model = MakeServedModel(nullptr);

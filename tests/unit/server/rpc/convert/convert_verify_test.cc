@@ -1,14 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
-#include <ostream>
 #include <string>
 
-#include "model/base/errors.h"
 #include "server/rpc/convert/convert.h"
-#include "tests/support/status_matchers.h"
-#include "tests/unit/server/rpc/test_model.h"
+#include "tests/unit/server/rpc/convert/convert_case.h"
 
 namespace tlm {
 namespace {
@@ -32,21 +28,12 @@ R ValidRequest() {
 }
 
 absl::StatusOr<GenerateCall> Convert(const R& request) {
-  static const Tokenizer* const tokenizer = MakeByteTokenizer().release();
-  static const ServedModel* const model = new ServedModel(MakeServedModel(tokenizer));
-  return ConvertVerify(request, *model);
+  return ConvertVerify(request, SharedModel());
 }
 
 v1::GenerateRequest& Original(R& r) { return *r.mutable_request(); }
 
-struct Case {
-  const char* name;
-  std::function<void(R&)> change;
-  const char* field = "";
-  const char* message = "";
-};
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
-std::string CaseName(const ::testing::TestParamInfo<Case>& info) { return info.param.name; }
+using Case = ConvertCase<R>;
 
 TEST(ConvertVerifyTest, IsTheOutputInQuestion) {
   R request = ValidRequest();
@@ -100,16 +87,13 @@ INSTANTIATE_TEST_SUITE_P(
                            [](R& r) { Original(r).mutable_stopping()->set_max_new_tokens(1); }},
                       Case{"AFullContext",
                            [](R& r) { r.mutable_claimed_token_ids()->Resize(60, 7); }}),
-    CaseName);
+    NameOfCase<R>);
 
 class UnverifiableTest : public ::testing::TestWithParam<Case> {};
 TEST_P(UnverifiableTest, NamesTheField) {
   R request = ValidRequest();
   GetParam().change(request);
-  const absl::Status status = Convert(request).status();
-  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
-                               AllOf(StartsWith(GetParam().field), HasSubstr(GetParam().message))));
-  EXPECT_EQ(FieldOf(status), GetParam().field);
+  ExpectRefused(Convert(request).status(), GetParam());
 }
 INSTANTIATE_TEST_SUITE_P(
     Verify, UnverifiableTest,
@@ -133,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"AnInvalidRequest", [](R& r) { Original(r).mutable_sampling()->set_top_p(2); },
              "request.sampling.top_p", "is 2"},
         Case{"NoPrompt", [](R& r) { Original(r).clear_input(); }, "request.input", "is missing"}),
-    CaseName);
+    NameOfCase<R>);
 
 TEST(ConvertVerifyTest, AnotherServersFingerprintIsStale) {
   R request = ValidRequest();

@@ -5,13 +5,10 @@
 
 #include <functional>
 #include <limits>
-#include <ostream>
 #include <string>
 
-#include "model/base/errors.h"
 #include "server/rpc/convert/convert.h"
-#include "tests/support/status_matchers.h"
-#include "tests/unit/server/rpc/test_model.h"
+#include "tests/unit/server/rpc/convert/convert_case.h"
 
 namespace tlm {
 namespace {
@@ -42,13 +39,7 @@ void AddAll(google::protobuf::RepeatedField<uint32_t>* ids, uint32_t begin, uint
   for (uint32_t id = begin; id < end; ++id) ids->Add(id);
 }
 
-struct Case {
-  const char* name;
-  std::function<void(S&)> change;
-  const char* field = "";  // at fault
-};
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
-std::string CaseName(const ::testing::TestParamInfo<Case>& info) { return info.param.name; }
+using Case = ConvertCase<S>;
 
 class AcceptedSamplingTest : public ::testing::TestWithParam<Case> {};
 TEST_P(AcceptedSamplingTest, Converts) {
@@ -82,13 +73,11 @@ INSTANTIATE_TEST_SUITE_P(
                            [](S& s) { AddAll(s.mutable_banned_token_ids(), 1, 300); }},
                       Case{"AnySeed", [](S& s) { s.set_seed(~uint64_t{0}); }},
                       Case{"MostSequences", [](S& s) { s.set_num_sequences(4); }}),
-    CaseName);
+    NameOfCase<S>);
 
 class RefusedSamplingTest : public ::testing::TestWithParam<Case> {};
 TEST_P(RefusedSamplingTest, NamesTheFieldInMessageAndDetail) {
-  const absl::Status status = Convert(RequestWith(GetParam().change)).status();
-  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(GetParam().field)));
-  EXPECT_EQ(FieldOf(status), GetParam().field);
+  ExpectRefused(Convert(RequestWith(GetParam().change)).status(), GetParam());
 }
 INSTANTIATE_TEST_SUITE_P(
     Numbers, RefusedSamplingTest,
@@ -127,7 +116,7 @@ INSTANTIATE_TEST_SUITE_P(
              "sampling.frequency_penalty"},
         Case{"ZeroSequences", [](S& s) { s.set_num_sequences(0); }, "sampling.num_sequences"},
         Case{"TooManySequences", [](S& s) { s.set_num_sequences(5); }, "sampling.num_sequences"}),
-    CaseName);
+    NameOfCase<S>);
 INSTANTIATE_TEST_SUITE_P(
     Ids, RefusedSamplingTest,
     ::testing::Values(Case{"BiasOfForeignId", [](S& s) { (*s.mutable_logit_bias())[300] = 1.0f; },
@@ -166,7 +155,7 @@ INSTANTIATE_TEST_SUITE_P(
                              AddAll(s.mutable_banned_token_ids(), 5, 25);
                            },
                            "sampling.allowed_token_ids"}),
-    CaseName);
+    NameOfCase<S>);
 
 TEST(SamplingMessageTest, MinNewTokensThatKeepsBackAllAllowedIdsIsRefused) {
   v1::GenerateRequest request = RequestWith([](S& s) {

@@ -3,34 +3,18 @@
 #include <memory>
 #include <thread>
 
-#include "model/base/errors.h"
-#include "tests/unit/server/rpc/rpc_fixture.h"
+#include "tests/unit/server/rpc/language_model/unary_call_fixture.h"
 
 namespace tlm {
 namespace {
 
-class ScoreHandlerTest : public RpcTest {
+class ScoreHandlerTest : public UnaryCallTest<v1::ScoreRequest, v1::ScoreResponse> {
  protected:
-  ScoreHandlerTest() {
+  ScoreHandlerTest() : UnaryCallTest(&v1::LanguageModel::Stub::Score) {
     request_.set_prompt("ab");
     request_.set_add_special_tokens(false);
     request_.add_continuations()->set_text("cd");
     request_.add_continuations()->set_text("e");
-  }
-  ~ScoreHandlerTest() override {
-    if (client_.joinable()) client_.join();
-  }
-
-  // Starts the call and waits until it is queued.
-  void Start(size_t index = 0) {
-    if (client_.joinable()) client_.join();
-    context_ = std::make_unique<grpc::ClientContext>();
-    client_ = std::thread([this] { status_ = stub_->Score(context_.get(), request_, &response_); });
-    stream_ = engine_.WaitForRequest(index).stream;
-  }
-  grpc::Status Finish() {
-    client_.join();
-    return status_;
   }
   void PushScored(int64_t continuation, int32_t id, float logprob, uint32_t rank) {
     SampledToken token;
@@ -38,20 +22,6 @@ class ScoreHandlerTest : public RpcTest {
     token.score = ScoredToken{id, logprob, rank};
     stream_->PushScored({continuation, token});
   }
-  void PushEnd(const absl::Status& status = absl::OkStatus()) {
-    StreamEnd end;
-    end.status = status;
-    end.reason = FinishReason::kRowsComplete;
-    stream_->PushEnd(std::move(end));
-    FakeEngine::Deliver(*stream_);
-  }
-
-  v1::ScoreRequest request_;
-  v1::ScoreResponse response_;
-  std::unique_ptr<grpc::ClientContext> context_;
-  std::thread client_;
-  grpc::Status status_;
-  std::shared_ptr<TokenStream> stream_;
 };
 
 TEST_F(ScoreHandlerTest, SumsEachContinuation) {
@@ -100,8 +70,7 @@ TEST_F(ScoreHandlerTest, AFaultEndsTheCallWithItsStatus) {
 
 TEST_F(ScoreHandlerTest, AnInvalidFieldIsNamed) {
   request_.clear_continuations();
-  grpc::ClientContext context;
-  const grpc::Status status = stub_->Score(&context, request_, &response_);
+  const grpc::Status status = Refusal();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(DetailOf<google::rpc::BadRequest>(status).field_violations(0).field(), "continuations");
   EXPECT_EQ(engine_.submitted(), 0);
@@ -109,8 +78,7 @@ TEST_F(ScoreHandlerTest, AnInvalidFieldIsNamed) {
 
 TEST_F(ScoreHandlerTest, ARefusedRequestTellsWhy) {
   engine_.set_submit_status(WithReason(ResourceExhausted("8 requests wait"), "QUEUE_FULL"));
-  grpc::ClientContext context;
-  const grpc::Status status = stub_->Score(&context, request_, &response_);
+  const grpc::Status status = Refusal();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(ReasonIn(status), "QUEUE_FULL");
   EXPECT_TRUE(admission_.WaitUntilEmpty(absl::InfiniteDuration()));
@@ -134,16 +102,14 @@ TEST_F(ScoreHandlerTest, CancelLetsGoOfTheSequenceAndOfTheId) {
 TEST_F(ScoreHandlerTest, APassedDeadlineLetsGoOfTheSequence) {
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(50));
-  const grpc::Status status = stub_->Score(&context, request_, &response_);
+  const grpc::Status status = Call(context);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
   EXPECT_TRUE(admission_.WaitUntilEmpty(absl::InfiniteDuration()));
 }
 
 TEST_F(ScoreHandlerTest, ADeadlineThatOnlyTheServerKnowsHasItsReason) {
-  const grpc::Status status =
-      ExpiredStatusOf([this](const std::unique_ptr<grpc::ClientContext>& context) {
-        return stub_->Score(context.get(), request_, &response_);
-      });
+  const grpc::Status status = ExpiredStatusOf(
+      [this](const std::unique_ptr<grpc::ClientContext>& context) { return Call(*context); });
   EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
   EXPECT_EQ(ReasonIn(status), "EXPIRED_IN_QUEUE");
 }
@@ -151,8 +117,7 @@ TEST_F(ScoreHandlerTest, ADeadlineThatOnlyTheServerKnowsHasItsReason) {
 TEST_F(ScoreHandlerTest, AFullEngineRefusesBeforeTheRequestIsRead) {
   engine_.set_open_status(WithReason(ResourceExhausted("8 requests wait"), "QUEUE_FULL"));
   request_.clear_continuations();  // not looked at
-  grpc::ClientContext context;
-  EXPECT_EQ(ReasonIn(stub_->Score(&context, request_, &response_)), "QUEUE_FULL");
+  EXPECT_EQ(ReasonIn(Refusal()), "QUEUE_FULL");
 }
 
 TEST_F(ScoreHandlerTest, SurvivesCancellationAtAnyMoment) {

@@ -5,8 +5,7 @@
 #include <string_view>
 #include <thread>
 
-#include "model/base/errors.h"
-#include "tests/unit/server/rpc/rpc_fixture.h"
+#include "tests/unit/server/rpc/language_model/unary_call_fixture.h"
 
 namespace tlm {
 namespace {
@@ -14,42 +13,20 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::StartsWith;
 
-class VerifyHandlerTest : public RpcTest {
+class VerifyHandlerTest : public UnaryCallTest<v1::VerifyRequest, v1::VerifyResponse> {
  protected:
-  VerifyHandlerTest() {
+  VerifyHandlerTest() : UnaryCallTest(&v1::LanguageModel::Stub::Verify) {
     original().set_prompt("ab");
     original().set_add_special_tokens(false);
     original().mutable_sampling()->set_seed(7);
     Claim("cde");
   }
-  ~VerifyHandlerTest() override {
-    if (client_.joinable()) client_.join();
-  }
-
   v1::GenerateRequest& original() { return *request_.mutable_request(); }
   void Claim(std::string_view text) {
     request_.clear_claimed_token_ids();
     for (const int32_t id : ByteIds(text)) {
       request_.add_claimed_token_ids(static_cast<uint32_t>(id));
     }
-  }
-  // Starts the call and waits until it is queued.
-  Request& Start(size_t index = 0) {
-    if (client_.joinable()) client_.join();
-    context_ = std::make_unique<grpc::ClientContext>();
-    client_ =
-        std::thread([this] { status_ = stub_->Verify(context_.get(), request_, &response_); });
-    Request& queued = engine_.WaitForRequest(index);
-    stream_ = queued.stream;
-    return queued;
-  }
-  grpc::Status Finish() {
-    client_.join();
-    return status_;
-  }
-  grpc::Status Refusal() {
-    grpc::ClientContext context;
-    return stub_->Verify(&context, request_, &response_);
   }
   void PushText(std::string_view text) {
     for (const int32_t id : ByteIds(text)) {
@@ -58,21 +35,6 @@ class VerifyHandlerTest : public RpcTest {
       stream_->PushToken(token);
     }
   }
-  void PushEnd(FinishReason reason = FinishReason::kRowsComplete,
-               const absl::Status& status = absl::OkStatus()) {
-    StreamEnd end;
-    end.status = status;
-    end.reason = reason;
-    stream_->PushEnd(std::move(end));
-    FakeEngine::Deliver(*stream_);
-  }
-
-  v1::VerifyRequest request_;
-  v1::VerifyResponse response_;
-  std::unique_ptr<grpc::ClientContext> context_;
-  std::thread client_;
-  grpc::Status status_;
-  std::shared_ptr<TokenStream> stream_;
 };
 
 TEST_F(VerifyHandlerTest, ComparesWhatTheEngineDraws) {
@@ -156,7 +118,7 @@ TEST_F(VerifyHandlerTest, AFaultEndsTheCallWithItsStatus) {
   Start();
   stream_->PushStart({});
   PushText("c");
-  PushEnd(FinishReason::kLength, DataLoss("non-finite logits"));
+  PushEnd(DataLoss("non-finite logits"), FinishReason::kLength);
   EXPECT_EQ(Finish().error_code(), grpc::StatusCode::DATA_LOSS);
   EXPECT_EQ(status_.error_message(), "non-finite logits");
 }
@@ -192,7 +154,7 @@ TEST_F(VerifyHandlerTest, CancelLetsGoOfTheSequenceAndOfTheId) {
   EXPECT_TRUE(admission_.WaitUntilEmpty(absl::InfiniteDuration()));
   // Results of a call that is over are ignored.
   PushText("c");
-  PushEnd(FinishReason::kLength, Cancelled("detached"));
+  PushEnd(Cancelled("detached"), FinishReason::kLength);
   Start(1);
   PushText("cde");
   PushEnd();
@@ -200,10 +162,8 @@ TEST_F(VerifyHandlerTest, CancelLetsGoOfTheSequenceAndOfTheId) {
 }
 
 TEST_F(VerifyHandlerTest, ADeadlineThatOnlyTheServerKnowsHasItsReason) {
-  const grpc::Status status =
-      ExpiredStatusOf([this](const std::unique_ptr<grpc::ClientContext>& context) {
-        return stub_->Verify(context.get(), request_, &response_);
-      });
+  const grpc::Status status = ExpiredStatusOf(
+      [this](const std::unique_ptr<grpc::ClientContext>& context) { return Call(*context); });
   EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
   EXPECT_EQ(ReasonIn(status), "EXPIRED_IN_QUEUE");
 }
