@@ -14,6 +14,14 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
+Batch Build(std::vector<Chunk> chunks) {
+  StepPlan plan;
+  plan.chunks = std::move(chunks);
+  Batch batch;
+  BuildBatch(plan, &batch);
+  return batch;
+}
+
 TEST(BatchBuilderTest, LaysChunksEndToEnd) {
   BlockPool pool(10);
   Sequence decoding(GenerateRequest({10, 11, 12}, 5), 0);
@@ -27,10 +35,7 @@ TEST(BatchBuilderTest, LaysChunksEndToEnd) {
   ASSERT_TRUE(forward.Grow(pool, 5));  // block 5
   forward.MarkComputed(1);
 
-  StepPlan plan;
-  plan.chunks = {{&decoding, 3, 1, 1}, {&prefilling, 100, 2, 0}, {&forward, 1, 3, 2}};
-  Batch batch;
-  BuildBatch(plan, &batch);
+  Batch batch = Build({{&decoding, 3, 1, 1}, {&prefilling, 100, 2, 0}, {&forward, 1, 3, 2}});
   const std::vector<int32_t> prompt = Prompt(200);
   EXPECT_THAT(batch.token_ids, ElementsAre(13, prompt[100], prompt[101], 21, 22, 23));
   EXPECT_THAT(batch.positions, ElementsAre(3, 100, 101, 1, 2, 3));
@@ -48,10 +53,7 @@ TEST(BatchBuilderTest, AGenerateChunkThatReachesTheEndWantsItsLastRow) {
   BlockPool pool(1);
   Sequence sequence(GenerateRequest({10, 11, 12}, 5), 0);
   ASSERT_TRUE(sequence.Grow(pool, 3));
-  StepPlan plan;
-  plan.chunks = {{&sequence, 0, 3, 1}};
-  Batch batch;
-  BuildBatch(plan, &batch);
+  Batch batch = Build({{&sequence, 0, 3, 1}});
   EXPECT_THAT(batch.logits_rows, ElementsAre(2));
   EXPECT_THAT(batch.host_rows, IsEmpty());
 }
@@ -67,10 +69,7 @@ TEST(BatchBuilderTest, ADrawHasAllThatItsTokenDependsOn) {
   request.generate()->score = {.logprob = true, .top = 7};
   Sequence sequence(std::move(request), 0);
   ASSERT_TRUE(sequence.Grow(pool, 3));
-  StepPlan plan;
-  plan.chunks = {{&sequence, 0, 3, 1}};
-  Batch batch;
-  BuildBatch(plan, &batch);
+  Batch batch = Build({{&sequence, 0, 3, 1}});
   ASSERT_EQ(batch.jobs.size(), 1);
   const SamplingJob& job = batch.jobs[0];
   EXPECT_EQ(job.params, &sequence.request().generate()->sampling);
@@ -91,10 +90,7 @@ TEST(BatchBuilderTest, OutputsThatAreStillWantedAreDrawnFromOneRow) {
   Sequence parent(std::move(request), 1);
   parent.TakeBranchStream(1);
   ASSERT_TRUE(before.Grow(pool, 1) && parent.Grow(pool, 4));
-  StepPlan plan;
-  plan.chunks = {{&before, 0, 1, 1}, {&parent, 0, 3, 1}};
-  Batch batch;
-  BuildBatch(plan, &batch);
+  Batch batch = Build({{&before, 0, 1, 1}, {&parent, 0, 3, 1}});
   std::vector<int32_t> rows;
   std::vector<uint32_t> outputs;
   for (const SamplingJob& job : batch.jobs) {
@@ -105,8 +101,7 @@ TEST(BatchBuilderTest, OutputsThatAreStillWantedAreDrawnFromOneRow) {
   EXPECT_THAT(outputs, ElementsAre(0, 4, 5, 7));
   // Behind it the parent draws for itself alone, even before its first token is known.
   parent.MarkLaunched(3, 1000);
-  plan.chunks = {{&parent, 3, 1, 1}};
-  BuildBatch(plan, &batch);
+  batch = Build({{&parent, 3, 1, 1}});
   EXPECT_THAT(batch.token_ids, ElementsAre(PendingToken(1)));
   ASSERT_EQ(batch.jobs.size(), 1);
   EXPECT_EQ(batch.jobs[0].key.output_index, 4);
@@ -121,21 +116,16 @@ TEST(BatchBuilderTest, ATokenThatIsNotKnownIsThatOfItsDraw) {
   request.generate()->stop.eos_token_ids = {3};
   Sequence sequence(std::move(request), 1);
   ASSERT_TRUE(other.Grow(pool, 1) && sequence.Grow(pool, 5));
-  StepPlan plan;
-  plan.chunks = {{&other, 0, 1, 1}, {&sequence, 0, 3, 1}};
-  Batch batch;
-  BuildBatch(plan, &batch);
+  Batch batch = Build({{&other, 0, 1, 1}, {&sequence, 0, 3, 1}});
   sequence.MarkLaunched(3, 1000);
-  plan.chunks = {{&sequence, 3, 1, 1}};
-  BuildBatch(plan, &batch);
+  batch = Build({{&sequence, 3, 1, 1}});
   EXPECT_THAT(batch.token_ids, ElementsAre(PendingToken(1)));
   EXPECT_THAT(batch.positions, ElementsAre(3));
   EXPECT_THAT(batch.logits_rows, ElementsAre(0));
   EXPECT_THAT(batch.jobs[0].banned, ElementsAre(3));  // one token is still to come before an end
   sequence.MarkLaunched(1, 1000);
   ASSERT_FALSE(sequence.Append(20, 1000).has_value());
-  plan.chunks = {{&sequence, 4, 1, 1}};
-  BuildBatch(plan, &batch);
+  batch = Build({{&sequence, 4, 1, 1}});
   EXPECT_THAT(batch.token_ids, ElementsAre(PendingToken(0)));
   EXPECT_THAT(batch.jobs[0].banned, IsEmpty());
   EXPECT_EQ(batch.jobs[0].key.position, 5);
@@ -146,15 +136,11 @@ TEST(BatchBuilderTest, AChunkMayEndWithATokenThatIsNotKnown) {
   BlockPool pool(1);
   Sequence sequence(GenerateRequest({10, 11, 12}, 5), 0);
   ASSERT_TRUE(sequence.Grow(pool, 3));
-  StepPlan plan;
-  plan.chunks = {{&sequence, 0, 3, 1}};
-  Batch batch;
-  BuildBatch(plan, &batch);
+  Batch batch = Build({{&sequence, 0, 3, 1}});
   sequence.MarkLaunched(3, 1000);
   sequence.ReleaseBlocks(pool);
   ASSERT_TRUE(sequence.Grow(pool, 4));
-  plan.chunks = {{&sequence, 0, 4, 1}};
-  BuildBatch(plan, &batch);
+  batch = Build({{&sequence, 0, 4, 1}});
   EXPECT_THAT(batch.token_ids, ElementsAre(10, 11, 12, PendingToken(0)));
   EXPECT_THAT(batch.logits_rows, ElementsAre(3));
   EXPECT_EQ(batch.jobs[0].key.position, 4);
@@ -166,10 +152,7 @@ TEST(BatchBuilderTest, PromptScoresGoToTheHostAndTheLastRowIsDrawnFrom) {
   request.generate()->score_prompt = true;
   Sequence sequence(std::move(request), 0);
   ASSERT_TRUE(sequence.Grow(pool, 3));
-  StepPlan plan;
-  plan.chunks = {{&sequence, 0, 3, 3}};
-  Batch batch;
-  BuildBatch(plan, &batch);
+  Batch batch = Build({{&sequence, 0, 3, 3}});
   EXPECT_THAT(batch.logits_rows, ElementsAre(0, 1, 2));
   EXPECT_THAT(batch.host_rows, ElementsAre(0, 1));
   ASSERT_EQ(batch.jobs.size(), 1);
@@ -181,10 +164,7 @@ TEST(BatchBuilderTest, RowsOnTheirWayAreNotAskedForAgain) {
   Sequence forward(ForwardRequest({20, 21, 22, 23, 24}, {1, 3, 4}, UnreadStream()), 0);
   ASSERT_TRUE(forward.Grow(pool, 5));
   forward.MarkLaunched(2, 1000);
-  StepPlan plan;
-  plan.chunks = {{&forward, 2, 3, 2}};
-  Batch batch;
-  BuildBatch(plan, &batch);
+  Batch batch = Build({{&forward, 2, 3, 2}});
   EXPECT_THAT(batch.logits_rows, ElementsAre(1, 2));
   EXPECT_THAT(batch.host_rows, ElementsAre(0, 1));
   EXPECT_THAT(batch.jobs, IsEmpty());
@@ -194,12 +174,10 @@ TEST(BatchBuilderTest, ReplacesWhatWasThere) {
   BlockPool pool(1);
   Sequence sequence(GenerateRequest({10, 11, 12}, 5), 0);
   ASSERT_TRUE(sequence.Grow(pool, 3));
-  StepPlan plan;
-  plan.chunks = {{&sequence, 0, 3, 1}};
-  Batch batch;
-  BuildBatch(plan, &batch);
-  plan.chunks = {{&sequence, 0, 1, 0}};
-  BuildBatch(plan, &batch);
+  Batch batch = Build({{&sequence, 0, 3, 1}});
+  StepPlan shorter;
+  shorter.chunks = {{&sequence, 0, 1, 0}};
+  BuildBatch(shorter, &batch);
   EXPECT_THAT(batch.token_ids, ElementsAre(10));
   EXPECT_THAT(batch.logits_rows, IsEmpty());
   EXPECT_THAT(batch.jobs, IsEmpty());

@@ -25,6 +25,13 @@ inline SchedulerLimits Wide() {
   limits.short_prompt_tokens = 0;
   return limits;
 }
+// The same but for one limit.
+template <typename Limits>
+SchedulerLimits WideBut(int64_t Limits::*limit, int64_t value) {
+  SchedulerLimits limits = Wide();
+  limits.*limit = value;
+  return limits;
+}
 
 // (sequence, tokens) of each chunk.
 inline std::vector<std::pair<Sequence*, int64_t>> Chunks(const StepPlan& plan) {

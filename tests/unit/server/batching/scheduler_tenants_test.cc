@@ -21,11 +21,7 @@ Request Of(const std::string& tenant, Request request) {
   return request;
 }
 
-SchedulerLimits Narrow() {
-  SchedulerLimits limits = Wide();
-  limits.max_prefill_tokens = 64;
-  return limits;
-}
+SchedulerLimits Narrow() { return WideBut(&SchedulerLimits::max_prefill_tokens, 64); }
 
 // Prefill tokens of each tenant's chunks.
 void CountPrefill(const StepPlan& plan, std::map<std::string, int64_t>* tokens) {
@@ -204,11 +200,7 @@ class SchedulerSharesTest : public ::testing::Test {
     return sequences;
   }
 
-  static SchedulerLimits Limits() {
-    SchedulerLimits limits = Wide();
-    limits.short_prompt_tokens = 256;
-    return limits;
-  }
+  static SchedulerLimits Limits() { return WideBut(&SchedulerLimits::short_prompt_tokens, 256); }
   SchedulerBench bench_{Limits(), /*blocks=*/4000, /*with_cache=*/true};
 };
 

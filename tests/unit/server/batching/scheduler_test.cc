@@ -35,9 +35,7 @@ TEST(SchedulerTest, DecodesComeBeforePrefillsWhateverTheirPriority) {
 }
 
 TEST(SchedulerTest, BoundsTheTokensOfAStep) {
-  SchedulerLimits limits = Wide();
-  limits.max_batch_tokens = 100;
-  SchedulerBench bench(limits);
+  SchedulerBench bench(WideBut(&SchedulerLimits::max_batch_tokens, 100));
   Sequence* const first = bench.Add(GenerateRequest(Prompt(70), 1));
   Sequence* const second = bench.Add(GenerateRequest(Prompt(70), 1));
   EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(first, 70), Of(second, 30)));
@@ -45,9 +43,7 @@ TEST(SchedulerTest, BoundsTheTokensOfAStep) {
 }
 
 TEST(SchedulerTest, BoundsPrefillTokensSummedOverAllSequences) {
-  SchedulerLimits limits = Wide();
-  limits.max_prefill_tokens = 50;
-  SchedulerBench bench(limits);
+  SchedulerBench bench(WideBut(&SchedulerLimits::max_prefill_tokens, 50));
   Sequence* const decoding = bench.Add(GenerateRequest(Prompt(50), 100));
   bench.Step();
   Sequence* const first = bench.Add(GenerateRequest(Prompt(30), 1));
@@ -57,9 +53,7 @@ TEST(SchedulerTest, BoundsPrefillTokensSummedOverAllSequences) {
 }
 
 TEST(SchedulerTest, HoldsBackLongPromptsAlone) {
-  SchedulerLimits limits = Wide();
-  limits.short_prompt_tokens = 40;
-  SchedulerBench bench(limits);
+  SchedulerBench bench(WideBut(&SchedulerLimits::short_prompt_tokens, 40));
   Sequence* const decoding = bench.Add(GenerateRequest(Prompt(40), 100));
   bench.Step();
   Sequence* const first = bench.Add(GenerateRequest(Prompt(41), 1));
@@ -77,9 +71,7 @@ TEST(SchedulerTest, HoldsBackLongPromptsAlone) {
 }
 
 TEST(SchedulerTest, PrefillsByPriorityThenDeadlineThenArrival) {
-  SchedulerLimits limits = Wide();
-  limits.max_prefill_tokens = 64;
-  SchedulerBench bench(limits);
+  SchedulerBench bench(WideBut(&SchedulerLimits::max_prefill_tokens, 64));
   const auto add = [&](int32_t priority, absl::Time deadline) {
     Request request = GenerateRequest(Prompt(64), 1);
     request.priority = priority;
@@ -98,9 +90,7 @@ TEST(SchedulerTest, PrefillsByPriorityThenDeadlineThenArrival) {
 }
 
 TEST(SchedulerTest, AMoreUrgentArrivalOvertakesARunningPrefill) {
-  SchedulerLimits limits = Wide();
-  limits.max_prefill_tokens = 64;
-  SchedulerBench bench(limits);
+  SchedulerBench bench(WideBut(&SchedulerLimits::max_prefill_tokens, 64));
   Sequence* const slow = bench.Add(GenerateRequest(Prompt(128), 1));
   EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(slow, 64)));
   Request urgent = GenerateRequest(Prompt(64), 1);
@@ -111,9 +101,7 @@ TEST(SchedulerTest, AMoreUrgentArrivalOvertakesARunningPrefill) {
 }
 
 TEST(SchedulerTest, BoundsRunningSequences) {
-  SchedulerLimits limits = Wide();
-  limits.max_running_requests = 2;
-  SchedulerBench bench(limits);
+  SchedulerBench bench(WideBut(&SchedulerLimits::max_running_requests, 2));
   for (int i = 0; i < 3; ++i) bench.Add(GenerateRequest(Prompt(5), 2));
   EXPECT_EQ(bench.Step().chunks.size(), 2);
   EXPECT_EQ(bench.scheduler.running(), 2);
@@ -137,9 +125,7 @@ TEST(SchedulerTest, RunsNoMoreThanCanAllDecodeInOneStep) {
 }
 
 TEST(SchedulerTest, CutsAForwardChunkToTheRowsLeft) {
-  SchedulerLimits limits = Wide();
-  limits.max_logits_rows = 10;
-  SchedulerBench bench(limits);
+  SchedulerBench bench(WideBut(&SchedulerLimits::max_logits_rows, 10));
   Sequence* const decoding = bench.Add(GenerateRequest(Prompt(5), 100));
   bench.Step();
   Sequence* const forward =
@@ -150,9 +136,7 @@ TEST(SchedulerTest, CutsAForwardChunkToTheRowsLeft) {
 }
 
 TEST(SchedulerTest, APrefillWithoutARowLeftWaitsWithItsLastToken) {
-  SchedulerLimits limits = Wide();
-  limits.max_logits_rows = 4;
-  SchedulerBench bench(limits);
+  SchedulerBench bench(WideBut(&SchedulerLimits::max_logits_rows, 4));
   bench.Add(ForwardRequest(Prompt(4), AllPositions(4), UnreadStream(100)));
   Sequence* const generate = bench.Add(GenerateRequest(Prompt(10), 100));
   const StepPlan plan = bench.Step();
@@ -215,9 +199,7 @@ TEST(SchedulerTest, AParkedSequenceThatIsRemovedIsNotCounted) {
 }
 
 TEST(SchedulerTest, TheCallerMayAskForLessPrefill) {
-  SchedulerLimits limits = Wide();
-  limits.max_prefill_tokens = 50;
-  SchedulerBench bench(limits);
+  SchedulerBench bench(WideBut(&SchedulerLimits::max_prefill_tokens, 50));
   Sequence* const decoding = bench.Add(GenerateRequest(Prompt(50), 100));
   bench.Step();
   Sequence* const first = bench.Add(GenerateRequest(Prompt(8), 100));
@@ -342,9 +324,7 @@ TEST(SchedulerTest, AParkedSequenceGivesItsBlocksToADecode) {
 }
 
 TEST(SchedulerTest, AParkedSequenceGivesItsPlaceToAWaitingOne) {
-  SchedulerLimits limits = Wide();
-  limits.max_running_requests = 1;
-  SchedulerBench bench(limits);
+  SchedulerBench bench(WideBut(&SchedulerLimits::max_running_requests, 1));
   Sequence* const parked = bench.Add(ForwardRequest(Prompt(80), AllPositions(80), UnreadStream(4)));
   bench.Step();
   Sequence* const waiting = bench.Add(GenerateRequest(Prompt(3), 1000));
@@ -377,9 +357,7 @@ TEST(SchedulerTest, KeepsPlacesForBranches) {
 }
 
 TEST(SchedulerTest, ARequestForMoreOutputsThanPlacesIsAdmittedAllTheSame) {
-  SchedulerLimits limits = Wide();
-  limits.max_logits_rows = 2;
-  SchedulerBench bench(limits);
+  SchedulerBench bench(WideBut(&SchedulerLimits::max_logits_rows, 2));
   Sequence* const other = bench.Add(GenerateRequest(Prompt(5), 2));
   Sequence* const parent = bench.Add(WithOutputs(GenerateRequest(Prompt(20), 4), 4));
   EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(other, 5)));
@@ -425,9 +403,7 @@ TEST(SchedulerTest, OnlyThePartOfABlockThatIsFilledIsCopied) {
 }
 
 TEST(SchedulerTest, ABranchWithoutABlockWaitsInThePlaceOfItsArrival) {
-  SchedulerLimits limits = Wide();
-  limits.max_prefill_tokens = 64;
-  SchedulerBench bench(limits, /*blocks=*/2);
+  SchedulerBench bench(WideBut(&SchedulerLimits::max_prefill_tokens, 64), /*blocks=*/2);
   Sequence* const parent = bench.Add(WithOutputs(GenerateRequest(Prompt(80), 2), 2));
   bench.Step();
   Sequence* const later = bench.Add(GenerateRequest(Prompt(5), 2));
