@@ -106,9 +106,7 @@ TEST(EngineLoopBranchesTest, EachOutputTellsWhatItUsedItself) {
 }
 
 TEST(EngineLoopBranchesTest, CountsAsOneRequestInTheQueueAndUntilItsLastOutputEnds) {
-  LoopSetup setup;
-  setup.options.max_running_requests = 4;
-  LoopBench bench(setup);
+  LoopBench bench(SetupWith(&EngineOptions::max_running_requests, 4));
   Request request = SampledRequest(10, 40);
   const std::vector<int32_t> second = GenerateAlone(OnlyOutput(request, 1), kContext);
   request.generate()->stop.stop_token_ids = {second[5]};
@@ -172,10 +170,7 @@ TEST(EngineLoopBranchesTest, WithoutAPlaceForItABranchWaitsAndComputesThePromptI
 }
 
 TEST(EngineLoopBranchesTest, WithoutABlockForItABranchWaitsAndComputesThePromptItself) {
-  LoopSetup setup;
-  setup.blocks = 2;
-  setup.max_context = 128;
-  LoopBench bench(setup);
+  LoopBench bench({.blocks = 2, .max_context = 128});
   const Request request = SampledRequest(70, 30);
   const Readers readers = bench.SubmitOutputs(request, 3);
   bench.Step();
@@ -187,10 +182,7 @@ TEST(EngineLoopBranchesTest, WithoutABlockForItABranchWaitsAndComputesThePromptI
 }
 
 TEST(EngineLoopBranchesTest, APreemptedBranchComputesEverythingItself) {
-  LoopSetup setup;
-  setup.blocks = 5;
-  setup.max_context = 256;
-  LoopBench bench(setup);
+  LoopBench bench({.blocks = 5, .max_context = 256});
   const Request request = SampledRequest(70, 180);
   const Readers readers = bench.SubmitOutputs(request, 3);
   bench.StepUntilNothingCanBeDone();
@@ -263,10 +255,7 @@ TEST(EngineLoopBranchesTest, TheFirstOutputMayEndBeforeTheOthers) {
 
 TEST(EngineLoopBranchesTest, PenaltiesCountEachOutputsOwnTokens) {
   for (const int64_t blocks : {64, 5}) {
-    LoopSetup setup;
-    setup.blocks = blocks;
-    setup.max_context = 256;
-    LoopBench bench(setup);
+    LoopBench bench({.blocks = blocks, .max_context = 256});
     Request request = SampledRequest(70, 100);
     request.generate()->sampling.repetition_penalty = 1.3f;
     request.generate()->sampling.frequency_penalty = 0.4f;
@@ -324,9 +313,7 @@ TEST(EngineLoopBranchesTest, NothingThatMayBeDrawnEndsAllOutputs) {
 }
 
 TEST(EngineLoopBranchesTest, AFaultBeforeTheFirstDrawEndsAllOutputs) {
-  LoopSetup setup;
-  setup.options.max_prefill_tokens = 50;
-  LoopBench bench(setup);
+  LoopBench bench(SetupWith(&EngineOptions::max_prefill_tokens, 50));
   const Readers readers = bench.SubmitOutputs(SampledRequest(100, 5), 3);
   bench.Step();
   bench.model.FailOnce(absl::UnknownError("gone"));
@@ -338,9 +325,7 @@ TEST(EngineLoopBranchesTest, AFaultBeforeTheFirstDrawEndsAllOutputs) {
 
 TEST(EngineLoopBranchesTest, ADeadlineEndsAllOutputs) {
   for (const bool started : {false, true}) {
-    LoopSetup setup;
-    setup.options.max_prefill_tokens = 50;
-    LoopBench bench(setup);
+    LoopBench bench(SetupWith(&EngineOptions::max_prefill_tokens, 50));
     Request request = SampledRequest(100, 5);
     request.deadline = bench.clock.Now() + absl::Seconds(1);
     const Readers readers = bench.SubmitOutputs(request, 3);
@@ -360,9 +345,7 @@ TEST(EngineLoopBranchesTest, ADeadlineEndsAllOutputs) {
 
 TEST(EngineLoopBranchesTest, ASoftLimitEndsAllOutputsWell) {
   for (const int steps : {0, 1, 3}) {
-    LoopSetup setup;
-    setup.options.max_prefill_tokens = 50;
-    LoopBench bench(setup);
+    LoopBench bench(SetupWith(&EngineOptions::max_prefill_tokens, 50));
     Request request = SampledRequest(100, 50);
     request.soft_deadline = bench.clock.Now() + absl::Seconds(1);
     const Readers readers = bench.SubmitOutputs(request, 3);
@@ -381,9 +364,7 @@ TEST(EngineLoopBranchesTest, ASoftLimitEndsAllOutputsWell) {
 
 TEST(EngineLoopBranchesTest, EndAllEndsAllOutputsBeforeAndAfterTheyBranch) {
   for (const int steps : {0, 1, 3}) {
-    LoopSetup setup;
-    setup.options.max_prefill_tokens = 50;
-    LoopBench bench(setup);
+    LoopBench bench(SetupWith(&EngineOptions::max_prefill_tokens, 50));
     const Readers readers = bench.SubmitOutputs(SampledRequest(100, 50), 3);
     for (int i = 0; i < steps; ++i) bench.Step();
     bench.loop.EndAll(absl::UnavailableError("bye"));
@@ -439,9 +420,7 @@ struct LetGo {
 class LetGoTest : public ::testing::TestWithParam<LetGo> {};
 
 TEST_P(LetGoTest, DropsThoseOutputsOnly) {
-  LoopSetup setup;
-  setup.options.max_prefill_tokens = 50;
-  LoopBench bench(setup);
+  LoopBench bench(SetupWith(&EngineOptions::max_prefill_tokens, 50));
   const Request request = SampledRequest(100, 20);
   const Readers readers = bench.SubmitOutputs(request, 4);
   for (int i = 0; i < GetParam().steps; ++i) bench.Step();

@@ -245,9 +245,7 @@ TEST_F(EngineLoopCacheTest, AFlushForgetsWhatIsKnownAndWhatIsBeingComputed) {
 }
 
 TEST(EngineLoopCacheOffTest, NothingIsKept) {
-  LoopSetup setup;
-  setup.options.prefix_cache = false;
-  LoopBench bench(setup);
+  LoopBench bench(SetupWith(&EngineOptions::prefix_cache, false));
   for (int i = 0; i < 2; ++i) {
     const auto reader = bench.Submit(GenerateRequest(Prompt(200), 3));
     bench.StepUntilNothingCanBeDone();
@@ -259,10 +257,7 @@ TEST(EngineLoopCacheOffTest, NothingIsKept) {
 }
 
 TEST(EngineLoopCachePressureTest, APreemptedSequenceFindsItsOwnBlocksAgain) {
-  LoopSetup setup;
-  setup.blocks = 8;
-  setup.max_context = 384;
-  LoopBench bench(setup);
+  LoopBench bench({.blocks = 8, .max_context = 384});
   const Request first = GenerateRequest(Prompt(120), 250);
   const Request second = GenerateRequest(Prompt(150, 1), 200);
   const auto a = bench.Submit(first);
@@ -279,9 +274,7 @@ TEST(EngineLoopCachePressureTest, APreemptedSequenceFindsItsOwnBlocksAgain) {
 
 // Full of cached blocks, the pool is as good as empty.
 TEST(EngineLoopCachePressureTest, CachedBlocksMakeWay) {
-  LoopSetup setup;
-  setup.blocks = 8;
-  LoopBench bench(setup);
+  LoopBench bench({.blocks = 8});
   for (uint32_t seed = 0; seed < 20; ++seed) {
     const Request request = GenerateRequest(Prompt(300, seed), 200);
     const auto reader = bench.Submit(request);

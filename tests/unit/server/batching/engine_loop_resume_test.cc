@@ -126,10 +126,7 @@ TEST(EngineLoopResumeTest, WhatWasGeneratedElsewhereIsFoundInTheCacheLikeAnythin
 }
 
 TEST(EngineLoopResumeTest, GoesOnAfterPreemption) {
-  LoopSetup setup;
-  setup.blocks = 5;
-  setup.max_context = 256;
-  LoopBench bench(setup);
+  LoopBench bench({.blocks = 5, .max_context = 256});
   Request request = GenerateRequest(Prompt(50, 1), 180);
   request.generate()->sampling.frequency_penalty = 0.3f;
   Request resumed = request;

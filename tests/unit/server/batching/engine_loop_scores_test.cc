@@ -213,9 +213,7 @@ TEST(EngineLoopScoresTest, ABadRowEndsTheOffenderOnce) {
 }
 
 TEST(EngineLoopScoresTest, TheQueueCountsContinuationsToo) {
-  LoopSetup setup;
-  setup.options.max_running_requests = 1;
-  LoopBench bench(setup);
+  LoopBench bench(SetupWith(&EngineOptions::max_running_requests, 1));
   bench.Submit(GenerateRequest(Prompt(10), 3));
   bench.Submit(ScoreRequestFor(Prompt(20), {3, 4, 5}));
   EXPECT_EQ(bench.queue->waiting().prompt_tokens, 42);

@@ -79,9 +79,7 @@ TEST(EngineLoopTest, ScoresComeWithTheTokens) {
 }
 
 TEST(EngineLoopTest, ForwardGivesTheLogitsOfEveryWantedPosition) {
-  LoopSetup setup;
-  setup.options.max_prefill_tokens = 37;
-  LoopBench bench(setup);
+  LoopBench bench(SetupWith(&EngineOptions::max_prefill_tokens, 37));
   const std::vector<int32_t> prompt = Prompt(150);
   const std::vector<int64_t> positions = {0, 36, 37, 38, 63, 64, 149};
   const auto reader = bench.Submit(ForwardRequest(prompt, positions, nullptr), /*capacity=*/2);
@@ -155,9 +153,7 @@ TEST(EngineLoopTest, TakingFromAFullTokenStreamWakesTheEngine) {
 }
 
 TEST(EngineLoopTest, TimesAreThoseOfTheClock) {
-  LoopSetup setup;
-  setup.options.max_prefill_tokens = 50;
-  LoopBench bench(setup);
+  LoopBench bench(SetupWith(&EngineOptions::max_prefill_tokens, 50));
   bench.model.set_on_forward([&](const Batch&) { bench.clock.Advance(absl::Seconds(1)); });
   const auto reader = bench.Submit(GenerateRequest(Prompt(100), 4));
   bench.clock.Advance(absl::Seconds(10));
@@ -172,9 +168,7 @@ TEST(EngineLoopTest, TimesAreThoseOfTheClock) {
 }
 
 TEST(EngineLoopTest, TheQueueCountsARequestUntilItIsAdmitted) {
-  LoopSetup setup;
-  setup.options.max_running_requests = 1;
-  LoopBench bench(setup);
+  LoopBench bench(SetupWith(&EngineOptions::max_running_requests, 1));
   bench.Submit(GenerateRequest(Prompt(10), 3));
   bench.Submit(GenerateRequest(Prompt(20), 3));
   bench.Step();
@@ -186,9 +180,7 @@ TEST(EngineLoopTest, TheQueueCountsARequestUntilItIsAdmitted) {
 }
 
 TEST(EngineLoopTest, MeasuresHowFastTheQueueDrains) {
-  LoopSetup setup;
-  setup.options.max_running_requests = 1;
-  LoopBench bench(setup);
+  LoopBench bench(SetupWith(&EngineOptions::max_running_requests, 1));
   bench.model.set_on_forward([&](const Batch&) { bench.clock.Advance(absl::Seconds(2)); });
   for (int i = 0; i < 4; ++i) bench.Submit(GenerateRequest(Prompt(10), 1));
   bench.Step();
@@ -215,9 +207,7 @@ TEST(EngineLoopTest, MeasuresWhatItComputesByTheSecond) {
 
 // The queue is behind a long request; deadlines of those in it pass out of reach while they wait.
 TEST(EngineLoopTest, EndsWaitingWorkThatCannotBeDoneInTime) {
-  LoopSetup setup;
-  setup.options.max_running_requests = 1;
-  LoopBench bench(setup);
+  LoopBench bench(SetupWith(&EngineOptions::max_running_requests, 1));
   bench.model.set_on_forward([&](const Batch&) { bench.clock.Advance(absl::Seconds(1)); });
   const auto running = bench.Submit(GenerateRequest(Prompt(10), 100));
   for (int i = 0; i < 10; ++i) bench.Step();
@@ -265,9 +255,7 @@ TEST(EngineLoopTest, WhatTheCacheHoldsNeedNotBeComputedInTime) {
 }
 
 TEST(EngineLoopTest, AFaultFailsTheStepsRequestsAndNoOthers) {
-  LoopSetup setup;
-  setup.options.max_running_requests = 2;
-  LoopBench bench(setup);
+  LoopBench bench(SetupWith(&EngineOptions::max_running_requests, 2));
   const auto decoding = bench.Submit(GenerateRequest(Prompt(10, 1), 50));
   bench.Step();
   const auto prefilling = bench.Submit(GenerateRequest(Prompt(10, 2), 50));
@@ -366,9 +354,7 @@ TEST(EngineLoopTest, ABadRowInTheMiddleEndsAForwardOnce) {
 }
 
 TEST(EngineLoopTest, EndAllEndsWhatRunsWaitsAndHasJustArrived) {
-  LoopSetup setup;
-  setup.options.max_running_requests = 1;
-  LoopBench bench(setup);
+  LoopBench bench(SetupWith(&EngineOptions::max_running_requests, 1));
   std::vector<std::shared_ptr<CollectingReader>> readers;
   readers.push_back(bench.Submit(GenerateRequest(Prompt(10), 50)));
   readers.push_back(bench.Submit(GenerateRequest(Prompt(10), 50)));

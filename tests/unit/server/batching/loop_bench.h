@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <set>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -36,6 +37,12 @@ struct LoopSetup {
   bool own_thread = false;  // the model computes on one
   int max_launched = 1;     // batches at a time
 };
+template <typename T>
+LoopSetup SetupWith(T EngineOptions::*option, std::type_identity_t<T> value) {
+  LoopSetup setup;
+  setup.options.*option = value;
+  return setup;
+}
 
 class LoopBench {
  public:
