@@ -4,7 +4,6 @@
 #include <limits>
 #include <map>
 #include <set>
-#include <utility>
 
 #include "model/base/errors.h"
 #include "model/ops/ops.h"

@@ -4,7 +4,6 @@
 #include <memory>
 #include <random>
 #include <utility>
-#include <vector>
 
 #include "absl/time/clock.h"
 #include "model/base/clock.h"

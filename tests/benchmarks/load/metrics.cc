@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "client/cpp/status.h"
-#include "client/load/latency_histogram.h"
 
 namespace tlm::bench {
 namespace {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <deque>
 #include <map>
-#include <string>
 
 #include "client/cpp/balance.h"
 #include "client/cpp/conversation.h"

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <string>
 
 #include "model/ops/cpu/kernels/isa.h"
 #include "tests/support/status_matchers.h"

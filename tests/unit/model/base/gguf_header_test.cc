@@ -6,9 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "tests/support/gguf_writer.h"
 #include "tests/support/status_matchers.h"

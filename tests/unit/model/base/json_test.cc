@@ -3,9 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <string>
-#include <string_view>
-
 #include "tests/support/status_matchers.h"
 
 namespace tlm {

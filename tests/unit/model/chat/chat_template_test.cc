@@ -6,9 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "model/jinja/limits.h"
 #include "tests/support/fake_clock.h"

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <functional>
 #include <set>
-#include <string>
 #include <vector>
 
 namespace tlm {

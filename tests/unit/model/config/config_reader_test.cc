@@ -5,7 +5,6 @@
 
 #include <filesystem>
 #include <map>
-#include <string>
 
 #include "tests/support/oracles.h"
 #include "tests/support/status_matchers.h"

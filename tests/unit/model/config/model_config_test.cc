@@ -6,7 +6,6 @@
 #include <functional>
 #include <limits>
 #include <ostream>
-#include <string>
 
 #include "tests/support/status_matchers.h"
 

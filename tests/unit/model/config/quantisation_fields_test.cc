@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <vector>
 
 #include "model/config/config_reader.h"
 #include "tests/unit/model/config/config_text.h"

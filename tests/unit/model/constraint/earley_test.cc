@@ -8,7 +8,6 @@
 #include <random>
 #include <set>
 #include <string>
-#include <vector>
 
 namespace tlm {
 namespace {

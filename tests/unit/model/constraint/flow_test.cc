@@ -3,14 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <optional>
 #include <random>
 #include <set>
-#include <string>
-#include <vector>
 
 #include "model/constraint/earley.h"
-#include "model/constraint/recognizer.h"
 
 namespace tlm {
 namespace {

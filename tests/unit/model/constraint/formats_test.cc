@@ -7,10 +7,8 @@
 #include <chrono>
 #include <map>
 #include <memory>
-#include <optional>
 #include <random>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "model/constraint/regex_dfa.h"

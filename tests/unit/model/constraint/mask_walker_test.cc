@@ -3,15 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <map>
 #include <memory>
 #include <random>
 #include <string>
-#include <vector>
 
 #include "model/constraint/budget.h"
 #include "model/constraint/json_schema.h"
-#include "model/constraint/recognizer.h"
 #include "model/constraint/regex_set.h"
 #include "tests/support/oracles.h"
 

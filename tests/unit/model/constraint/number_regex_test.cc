@@ -6,8 +6,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <random>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "model/constraint/char_set.h"

@@ -8,10 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "model/constraint/char_set.h"
 #include "model/constraint/regex_dfa.h"
 #include "model/text/utf8.h"
 

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <random>
 #include <set>
-#include <string>
-#include <vector>
 
 namespace tlm {
 namespace {

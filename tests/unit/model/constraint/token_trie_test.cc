@@ -2,11 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <map>
 #include <random>
-#include <string>
-#include <vector>
 
 #include "model/text/utf8.h"
 

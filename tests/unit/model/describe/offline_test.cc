@@ -5,8 +5,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
-#include <string>
 
 #include "model/config/presets.h"
 #include "tests/support/gguf_writer.h"

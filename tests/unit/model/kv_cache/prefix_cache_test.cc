@@ -4,8 +4,6 @@
 
 #include <memory>
 #include <numeric>
-#include <set>
-#include <string>
 
 #include "model/ops/ops.h"
 

@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <optional>
-#include <string>
-#include <string_view>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/reflection.h"

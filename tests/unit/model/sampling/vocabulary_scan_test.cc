@@ -3,13 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <limits>
 #include <random>
 #include <string>
-#include <vector>
-
-#include "model/sampling/scan_kernels.h"
 
 namespace tlm {
 namespace {

@@ -7,8 +7,6 @@
 #include <cstdlib>
 #include <iterator>
 #include <random>
-#include <string>
-#include <string_view>
 
 #include "model/text/utf8.h"
 #include "tests/support/cpu_seconds.h"

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <random>
-#include <string>
 
 namespace tlm {
 namespace {

@@ -3,10 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "model/base/errors.h"
 #include "tests/support/status_matchers.h"

@@ -6,10 +6,6 @@
 #include <algorithm>
 #include <map>
 #include <random>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "model/base/errors.h"
 #include "tests/support/cpu_seconds.h"

@@ -3,12 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdint>
 #include <map>
 #include <random>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "tests/support/status_matchers.h"

@@ -3,11 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-
 #include "model/base/errors.h"
 #include "tests/support/status_matchers.h"
 

@@ -4,11 +4,8 @@
 
 #include <memory>
 #include <random>
-#include <span>
-#include <string>
 #include <vector>
 
-#include "model/text/utf8.h"
 #include "tests/unit/model/tokenizer/small_tokenizer.h"
 
 namespace tlm {

@@ -11,8 +11,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "model/tokenizer/byte_level.h"

@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
-#include <string>
-#include <utility>
 #include <variant>
 
 #include "tests/support/status_matchers.h"

@@ -6,13 +6,8 @@
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <random>
-#include <span>
-#include <string>
-#include <string_view>
 #include <thread>
-#include <vector>
 
 #include "tests/support/cpu_seconds.h"
 #include "tests/support/status_matchers.h"

@@ -4,14 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <limits>
-#include <optional>
 #include <random>
 #include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "model/base/errors.h"
 #include "model/text/utf8.h"

@@ -4,9 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <memory>
 #include <set>
-#include <vector>
 
 #include "model/base/float16.h"
 #include "model/ops/cpu/cpu_matrix.h"

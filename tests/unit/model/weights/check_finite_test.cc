@@ -3,9 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdint>
 #include <limits>
-#include <string>
 #include <vector>
 
 #include "model/base/float16.h"

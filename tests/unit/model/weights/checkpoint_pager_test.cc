@@ -3,18 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdint>
 #include <cstdio>
 #include <fstream>
 #include <optional>
 #include <set>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include "model/base/gmac.h"
 #include "model/base/sha256.h"
-#include "model/weights/checkpoint.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"

@@ -4,9 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <stop_token>
-#include <string>
-#include <string_view>
 #include <utility>
 
 #include "model/base/sha256.h"

@@ -5,9 +5,6 @@
 
 #include <cstring>
 #include <random>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "model/weights/checkpoint.h"
 #include "model/weights/model_weights.h"

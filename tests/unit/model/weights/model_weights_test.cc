@@ -7,11 +7,9 @@
 #include <set>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "model/config/config_reader.h"
 #include "model/weights/check_finite.h"
-#include "model/weights/name_map.h"
 #include "tests/support/oracles.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/status_matchers.h"

@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <set>
-#include <string>
-#include <vector>
 
 namespace tlm {
 namespace {

@@ -10,7 +10,6 @@
 #include <random>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "model/tensor/blocks.h"
 #include "model/weights/checkpoint_pager.h"

@@ -8,8 +8,6 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <ostream>
-#include <string>
-#include <utility>
 
 #include "tests/support/oracles.h"
 #include "tests/support/safetensors_writer.h"

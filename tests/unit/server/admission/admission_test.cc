@@ -5,7 +5,6 @@
 
 #include <optional>
 #include <thread>
-#include <utility>
 
 #include "model/base/errors.h"
 #include "tests/support/fake_clock.h"

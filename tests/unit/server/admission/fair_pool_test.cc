@@ -5,9 +5,6 @@
 
 #include <future>
 #include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "model/base/errors.h"
 #include "tests/support/status_matchers.h"

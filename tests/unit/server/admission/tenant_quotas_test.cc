@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <string>
-
 #include "model/base/errors.h"
 #include "tests/support/status_matchers.h"
 

@@ -6,7 +6,6 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <string>
 #include <utility>
 
 #include "model/base/errors.h"

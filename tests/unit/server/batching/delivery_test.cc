@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <vector>
-
 #include "tests/support/collecting_reader.h"
 
 namespace tlm {

@@ -5,7 +5,6 @@
 
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "model/base/errors.h"
 #include "tests/unit/server/batching/loop_bench.h"

@@ -5,14 +5,10 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <memory>
 #include <random>
 #include <string>
-#include <thread>
 #include <utility>
-#include <vector>
 
-#include "model/constraint/constraint.h"
 #include "model/constraint/token_trie.h"
 #include "model/tokenizer/tokenizer.h"
 

@@ -6,9 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "model/base/errors.h"
 #include "tests/unit/server/batching/requests.h"

@@ -3,9 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <utility>
-#include <vector>
-
 #include "tests/unit/server/batching/requests.h"
 #include "tests/unit/server/batching/scheduler_bench.h"
 

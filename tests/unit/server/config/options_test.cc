@@ -5,12 +5,9 @@
 
 #include <algorithm>
 #include <array>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/flags/reflection.h"
-#include "server/config/command_line.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 

@@ -3,10 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "absl/flags/reflection.h"
 #include "server/config/options.h"
 #include "tests/support/status_matchers.h"

@@ -4,12 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <string>
 #include <utility>
-#include <vector>
 #include <zmq.hpp>
 
 #include "tests/support/fake_clock.h"

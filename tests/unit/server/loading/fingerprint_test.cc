@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <set>
-#include <string>
 
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/status_matchers.h"

@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
-#include <string>
-
 #include "tests/unit/server/net/tcp_pair.h"
 
 namespace tlm {

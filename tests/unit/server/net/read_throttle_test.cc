@@ -3,12 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <cstdint>
-#include <map>
-#include <utility>
-#include <vector>
-
 namespace tlm {
 namespace {
 

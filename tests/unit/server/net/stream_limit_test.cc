@@ -3,11 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "server/net/connection_watch.h"
 #include "tests/unit/server/net/tcp_pair.h"
 

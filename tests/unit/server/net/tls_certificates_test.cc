@@ -5,8 +5,6 @@
 #include <sys/stat.h>
 
 #include <filesystem>
-#include <memory>
-#include <string>
 #include <utility>
 
 #include "tests/support/fake_clock.h"

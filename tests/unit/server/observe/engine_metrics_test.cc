@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "server/observe/metric_families.h"
-
 namespace tlm {
 namespace {
 

@@ -7,9 +7,7 @@
 #include <spdlog/spdlog.h>
 
 #include <cstdlib>
-#include <memory>
 #include <sstream>
-#include <string>
 
 #include "server/observe/metrics.h"
 #include "tests/support/fake_clock.h"

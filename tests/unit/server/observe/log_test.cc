@@ -5,10 +5,8 @@
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
 
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <string>
 #include <vector>
 
 namespace tlm {

@@ -9,7 +9,6 @@
 #include <iterator>
 #include <set>
 #include <sstream>
-#include <string>
 
 namespace tlm {
 namespace {

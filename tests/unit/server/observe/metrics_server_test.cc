@@ -9,8 +9,6 @@
 
 #include <chrono>
 #include <iostream>
-#include <memory>
-#include <string>
 #include <vector>
 
 #include "server/observe/process_figures.h"

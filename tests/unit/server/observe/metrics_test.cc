@@ -5,7 +5,6 @@
 
 #include <map>
 #include <sstream>
-#include <string>
 #include <vector>
 
 #include "server/observe/engine_metrics.h"

@@ -7,7 +7,6 @@
 
 #include <filesystem>
 #include <optional>
-#include <string>
 
 #include "model/base/regular_file.h"
 #include "tests/support/status_matchers.h"

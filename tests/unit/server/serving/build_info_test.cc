@@ -7,7 +7,6 @@
 
 #include <filesystem>
 #include <sstream>
-#include <string>
 
 #include "tests/support/status_matchers.h"
 

@@ -4,14 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <deque>
 #include <map>
 #include <numeric>
 #include <optional>
 #include <random>
-#include <span>
-#include <vector>
 
 #include "model/base/errors.h"
 #include "model/ops/cpu/cpu_ops.h"

@@ -2,12 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <functional>
 #include <numeric>
 #include <random>
-#include <vector>
 
 namespace tlm {
 namespace {

@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <random>
-#include <span>
-#include <vector>
 
 namespace tlm {
 namespace {

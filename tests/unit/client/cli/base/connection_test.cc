@@ -7,7 +7,6 @@
 
 #include <fstream>
 #include <sstream>
-#include <string>
 
 #include "absl/time/clock.h"
 #include "tests/unit/server/net/test_certificates.h"

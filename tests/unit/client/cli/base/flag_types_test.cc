@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "absl/flags/declare.h"
-#include "absl/flags/flag.h"
 #include "absl/flags/reflection.h"
 #include "client/cli/base/command_line.h"
 

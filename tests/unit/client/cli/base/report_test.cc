@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <sstream>
-#include <string>
 #include <utility>
 
 #include "absl/flags/reflection.h"

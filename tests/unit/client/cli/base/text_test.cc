@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <sstream>
-#include <string>
 
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"

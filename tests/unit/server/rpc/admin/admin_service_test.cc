@@ -6,14 +6,12 @@
 #include <atomic>
 #include <functional>
 #include <future>
-#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
 
 #include "absl/time/clock.h"
 #include "model/base/errors.h"
-#include "server/rpc/admin/admin_handlers.h"
 #include "tests/support/fake_clock.h"
 #include "tests/unit/server/rpc/generate_fixture.h"
 

@@ -5,12 +5,7 @@
 
 #include <atomic>
 #include <functional>
-#include <memory>
-#include <optional>
-#include <string>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "model/base/errors.h"
 #include "tests/support/status_matchers.h"

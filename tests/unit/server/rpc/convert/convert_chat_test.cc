@@ -5,9 +5,6 @@
 
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "model/base/errors.h"
 #include "tests/support/status_matchers.h"

@@ -5,12 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <string>
-#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "model/base/errors.h"
-#include "server/rpc/call/call_record.h"
 
 namespace tlm {
 namespace {

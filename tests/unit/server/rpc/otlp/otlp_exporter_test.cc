@@ -3,18 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <deque>
 #include <fstream>
 #include <map>
-#include <memory>
-#include <string>
-#include <thread>
 
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "model/base/errors.h"
 #include "server/observe/log.h"
-#include "server/rpc/call/call_record.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 

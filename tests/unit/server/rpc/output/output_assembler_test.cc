@@ -5,8 +5,6 @@
 
 #include <random>
 #include <set>
-#include <string>
-#include <vector>
 
 #include "server/serving/request_limits.h"
 #include "tests/unit/server/rpc/test_model.h"

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <vector>
 
 #include "model/base/float16.h"
 #include "tests/support/status_matchers.h"

@@ -3,10 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <optional>
 #include <random>
-#include <string>
-#include <vector>
 
 namespace tlm {
 namespace {

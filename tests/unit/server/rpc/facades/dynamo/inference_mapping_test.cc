@@ -7,8 +7,6 @@
 #include <limits>
 #include <memory>
 #include <set>
-#include <string>
-#include <vector>
 
 #include "model/base/errors.h"
 #include "tests/support/status_matchers.h"

@@ -5,8 +5,6 @@
 
 #include <limits>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "model/base/errors.h"
 #include "model/text/utf8.h"

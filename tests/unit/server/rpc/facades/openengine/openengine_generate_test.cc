@@ -6,8 +6,6 @@
 
 #include <memory>
 #include <set>
-#include <string>
-#include <utility>
 
 #include "model/base/errors.h"
 #include "tests/support/status_matchers.h"

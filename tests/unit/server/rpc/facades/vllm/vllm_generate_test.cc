@@ -6,7 +6,6 @@
 
 #include <set>
 #include <string>
-#include <vector>
 
 #include "server/rpc/facades/vllm/tokenizer_archive.h"
 #include "tests/unit/server/rpc/facades/every_field.h"
