@@ -12,10 +12,8 @@
 #include <vector>
 
 #include "tests/golden/schedules.h"
-#include "tests/support/batch_dependent_ops.h"
-#include "tests/support/chunk_split_ops.h"
+#include "tests/support/faulty_ops.h"
 #include "tests/support/host_sampling.h"
-#include "tests/support/stale_draft_ops.h"
 
 namespace tlm {
 namespace {
