@@ -37,9 +37,23 @@ std::optional<std::string> OraclePath(std::string_view name) {
   return path.string();
 }
 
-NpyArray ReadNpy(const std::string& path) {
+std::string ReadAll(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  const std::string data((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+std::vector<std::string> SplitAt(const std::string& text, const std::string& separator) {
+  std::vector<std::string> parts;
+  size_t begin = 0;
+  for (size_t end; (end = text.find(separator, begin)) != text.npos;
+       begin = end + separator.size()) {
+    parts.push_back(text.substr(begin, end - begin));
+  }
+  return parts;
+}
+
+NpyArray ReadNpy(const std::string& path) {
+  const std::string data = ReadAll(path);
   constexpr size_t kPreamble = 10;  // magic, version, header length
   if (data.size() < kPreamble || data.compare(0, 6, "\x93NUMPY") != 0 || data[6] != 1) {
     throw std::runtime_error(path + ": not a version 1 npy file");

@@ -14,6 +14,11 @@ namespace tlm {
 // or none when it is not there: the test then skips.
 std::optional<std::string> OraclePath(std::string_view name);
 
+// The bytes of a file; none when it cannot be read.
+std::string ReadAll(const std::string& path);
+// The parts of a text that each end with `separator`; what stands behind the last one is left out.
+std::vector<std::string> SplitAt(const std::string& text, const std::string& separator);
+
 // A C-ordered array of a NumPy file (.npy), of any of the types f4, f8, i4, i8, b1, its values as
 // double.
 struct NpyArray {

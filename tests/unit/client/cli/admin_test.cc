@@ -5,10 +5,7 @@
 #include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
 
-#include <sstream>
-
-#include "absl/flags/reflection.h"
-#include "client/cli/base/command.h"
+#include "tests/unit/client/cli/command_fixture.h"
 #include "tlm/v1/admin.grpc.pb.h"
 
 namespace tlm::cli {
@@ -65,7 +62,7 @@ class FakeAdmin final : public v1::Admin::Service {
   v1::DrainRequest drain;
 };
 
-class AdminTest : public testing::Test {
+class AdminTest : public CommandTest {
  protected:
   AdminTest() {
     grpc::ServerBuilder builder;
@@ -79,20 +76,10 @@ class AdminTest : public testing::Test {
     args.push_back("--admin_target=127.0.0.1:" + std::to_string(port_));
     return RunWithoutTarget(args);
   }
-  int RunWithoutTarget(const std::vector<std::string>& args) {
-    const absl::FlagSaver saver;
-    out_.str("");
-    err_.str("");
-    Console console{in_, out_, err_};
-    return RunCommandLine(args, &console);
-  }
 
   FakeAdmin admin_;
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
-  std::istringstream in_;
-  std::ostringstream out_;
-  std::ostringstream err_;
 };
 
 TEST_F(AdminTest, TellsTheLoad) {

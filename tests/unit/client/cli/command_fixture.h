@@ -14,9 +14,26 @@
 
 namespace tlm::cli {
 
-class CommandFixture : public testing::Test {
+// Runs the command line on streams of its own.
+class CommandTest : public testing::Test {
  protected:
-  // `tlm args... --target=<the fake server>`, its flags put back afterwards.
+  // Its flags are put back afterwards.
+  int RunWithoutTarget(const std::vector<std::string>& args) {
+    const absl::FlagSaver saver;
+    out_.str("");
+    err_.str("");
+    Console console{in_, out_, err_};
+    return RunCommandLine(args, &console);
+  }
+
+  std::istringstream in_;
+  std::ostringstream out_;
+  std::ostringstream err_;
+};
+
+class CommandFixture : public CommandTest {
+ protected:
+  // `tlm args... --target=<the fake server>`.
   int Run(std::vector<std::string> args) {
     args.push_back("--target=" + server_.target());
     return RunWithoutTarget(args);
@@ -27,18 +44,8 @@ class CommandFixture : public testing::Test {
     in_.str(input);
     return Run(args);
   }
-  int RunWithoutTarget(const std::vector<std::string>& args) {
-    const absl::FlagSaver saver;
-    out_.str("");
-    err_.str("");
-    Console console{in_, out_, err_};
-    return RunCommandLine(args, &console);
-  }
 
   FakeServer server_;
-  std::istringstream in_;
-  std::ostringstream out_;
-  std::ostringstream err_;
 };
 
 }  // namespace tlm::cli

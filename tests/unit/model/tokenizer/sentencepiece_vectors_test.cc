@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -21,11 +19,6 @@ namespace tlm {
 namespace {
 
 using nlohmann::json;
-
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
 
 // llama2.c's file: the length of the longest piece, then score, length and bytes of every piece.
 // Its spaces are SentencePiece's marks, and it frames the special pieces with newlines.

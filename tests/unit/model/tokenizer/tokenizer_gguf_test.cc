@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -443,21 +442,6 @@ TEST(GgufSpecialTokenTest, IsTheTextOfTheIdThatTheKeyNames) {
 }
 
 // Published tokenizers, written as the converters write them.
-
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
-std::vector<std::string> SplitAt(const std::string& text, const std::string& separator) {
-  std::vector<std::string> parts;
-  size_t begin = 0;
-  for (size_t end; (end = text.find(separator, begin)) != text.npos;
-       begin = end + separator.size()) {
-    parts.push_back(text.substr(begin, end - begin));
-  }
-  return parts;
-}
 
 GgufWriter FromJson(const json& tokenizer, const char* pre) {
   std::vector<Piece> pieces;

@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -31,21 +30,6 @@ struct Vectors {
 
 std::ostream& operator<<(std::ostream& out, const Vectors& vectors) {
   return out << vectors.tokenizer;
-}
-
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
-std::vector<std::string> SplitAt(const std::string& text, const std::string& separator) {
-  std::vector<std::string> parts;
-  size_t begin = 0;
-  for (size_t end; (end = text.find(separator, begin)) != text.npos;
-       begin = end + separator.size()) {
-    parts.push_back(text.substr(begin, end - begin));
-  }
-  return parts;
 }
 
 class TokenizerVectorsTest : public ::testing::TestWithParam<Vectors> {
