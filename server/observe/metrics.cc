@@ -14,7 +14,6 @@
 #include "server/observe/process_figures.h"
 #include "server/observe/request_metrics.h"
 #include "server/observe/scraped.h"
-#include "server/observe/tenant_labels.h"
 
 namespace tlm {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "server/observe/engine_metrics.h"
 #include "server/observe/metric_table.h"
-#include "server/observe/tenant_labels.h"
+#include "server/observe/request_metrics.h"
 
 namespace tlm {
 namespace {
