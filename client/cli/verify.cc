@@ -148,8 +148,8 @@ int RunVerify(const Arguments& arguments, Console* console) {
   return verified ? kSuccess : kFailure;
 }
 
-constexpr std::string_view kPromptFlags[] = {"from", "ids", "prompt_ids", "num_sequences",
-                                             "output_index"};
+constexpr std::string_view kClaimFlags[] = {"from", "ids", "prompt_ids", "num_sequences",
+                                            "output_index"};
 constexpr std::string_view kOtherFlags[] = {
     "add_special_tokens", "truncate_prompt_tokens", "fingerprint", "model", "request_id", "json"};
 
@@ -169,7 +169,7 @@ Exit code 1 where a token is not the server's.
   tlm generate 'Once upon a time' --max_new_tokens=60 --save=run.json
   tlm verify --from=run.json)",
       .flags =
-          JoinFlagNames({kPromptFlags, SamplingFlagNames(), ConstraintFlagNames(), kOtherFlags}),
+          JoinFlagNames({kClaimFlags, SamplingFlagNames(), ConstraintFlagNames(), kOtherFlags}),
       .connects = true,
       .run = RunVerify,
       .flag_help = {{"ids", "the tokens of the output: 11,257,318"}}};
