@@ -14,8 +14,8 @@ import unittest
 SOURCE_DIR = pathlib.Path(os.environ["TLM_SOURCE_DIR"])
 BIN_DIR = pathlib.Path(os.environ["TLM_BIN_DIR"])
 # Pages and sections that are pasted into one shell, with some of what they print.
-SECTIONS = [([("README.md", "Serve and call"), ("README.md", "Output of a form"),
-              ("README.md", "Guesses and verification"),
+SECTIONS = [([("README.md", "Serve and call"), ("README.md", "Structured output"),
+              ("README.md", "Speculative decoding and verification"),
               ("client/python/README.md", "Without the package")],
              ["SERVING", "perplexity", "preemptions", '"guest":', "verified: "]),
             ([("deploy/README.md", "By hand")], ["SERVING", "tlm_requests_ended_total{"])]
