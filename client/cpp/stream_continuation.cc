@@ -172,7 +172,7 @@ absl::StatusOr<StreamContinuation::Taken> StreamContinuation::TakeTokens(
   }
   if (output.finished) {
     return absl::InternalError(
-        fmt::format("the server continued output {} behind its end", tokens->output_index()));
+        fmt::format("the server sent tokens after the end of output {}", tokens->output_index()));
   }
   tokens->set_position(prompt_tokens_ + output.announced);
   output.announced = output.ids.size();

@@ -164,7 +164,7 @@ absl::Status JsonRecognizer::Read(std::string_view schema, Budget& budget) {
   if (full()) {
     return ResourceExhausted("the schema takes more than {} states", max_states_);
   }
-  if (!exists) return InvalidArgument("no value can be as the schema says");
+  if (!exists) return InvalidArgument("the schema is unsatisfiable: no value is valid");
   start_ = StateOf({.goal = shapes_.NumberOf({.must = root})});
   return absl::OkStatus();
 }

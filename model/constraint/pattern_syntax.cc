@@ -274,7 +274,7 @@ class PatternParser {
     }
     if (Take(":")) return true;
     if (Take("<=") || Take("<!")) return Bad(offset, "has a lookbehind, which is not supported,");
-    if (Take("P=")) return Bad(offset, "has a reference back, which is not supported,");
+    if (Take("P=")) return Bad(offset, "has a backreference, which is not supported,");
     if (Take("<") || Take("P<")) return GroupName(offset);
     if (Take(">")) return Bad(offset, "has an atomic group, which is not supported,");
     if (Take("(")) return Bad(offset, "has a condition, which is not supported,");
@@ -384,10 +384,10 @@ class PatternParser {
       case 'P':
         return Property(offset, c == 'P');
       case 'k':
-        return Bad(offset, "has a reference back, which is not supported,");
+        return Bad(offset, "has a backreference, which is not supported,");
       default:
         if (c >= '1' && c <= '9') {
-          return Bad(offset, "has a reference back, which is not supported,");
+          return Bad(offset, "has a backreference, which is not supported,");
         }
         if (!IsLetterOrDigit(c)) return Single(c);
     }

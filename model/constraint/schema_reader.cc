@@ -456,7 +456,9 @@ absl::Status SchemaReader::ReadObjects(Schema& schema) {
   if (const JsonValue* required = schema.Find("required")) {
     if (!required->is_array()) return Wrong(schema, "required", "is not an array");
     for (const JsonValue& name : required->items) {
-      if (!name.is_string()) return Wrong(schema, "required", "holds what is not a string");
+      if (!name.is_string()) {
+        return Wrong(schema, "required", "has an element that is not a string");
+      }
       schema.all.push_back(formulas_.OfRequired(name.text));
     }
   }
@@ -484,11 +486,13 @@ absl::Status SchemaReader::ReadDependencies(Schema& schema, std::string_view key
     Formula then = kTrue;
     if (needs.is_array() && keyword != "dependentSchemas") {
       for (const JsonValue& needed : needs.items) {
-        if (!needed.is_string()) return Wrong(schema, keyword, "names what is not a string");
+        if (!needed.is_string()) {
+          return Wrong(schema, keyword, "has an element that is not a string");
+        }
         then = formulas_.And(then, formulas_.OfRequired(needed.text));
       }
     } else if (keyword == "dependentRequired") {
-      return Wrong(schema, keyword, "holds what is not an array");
+      return Wrong(schema, keyword, "has a value that is not an array");
     } else {
       TLM_ASSIGN_OR_RETURN(then, ReadChild(schema, needs, "/" + std::string(keyword) + "/" + name));
     }

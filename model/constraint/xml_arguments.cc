@@ -402,7 +402,7 @@ absl::StatusOr<RecognizerFactory> CompileXmlArguments(std::string_view schema,
   TLM_RETURN_IF_ERROR(CheckNames(schema));
   json->AllowWork(std::numeric_limits<int64_t>::max());
   if (json->Next(json->start(), '{') == Recognizer::kDead) {
-    return InvalidArgument("no object can be as the schema says");
+    return InvalidArgument("the schema is unsatisfiable: no object is valid");
   }
   const auto names = std::make_shared<const std::vector<std::string>>(TextParameters(schema));
   return [schema = std::string(schema), options, limits, names] {

@@ -112,7 +112,7 @@ class BoundMethod final : public Callable {
     // Markup escapes what its methods are given.
     const auto* const text = std::get_if<TextPtr>(&self_);
     if (text != nullptr && (*text)->markup) {
-      return Unimplemented("{}() of what 'safe' made is not supported", method_->name);
+      return Unimplemented("{}() on the result of 'safe' is not supported", method_->name);
     }
     return method_->Call(heap_, self_, std::move(arguments));
   }

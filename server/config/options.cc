@@ -61,10 +61,10 @@ ABSL_FLAG(std::string, sampling_defaults, "model",
           "truncation");
 ABSL_FLAG(
     std::string, tool_format, "auto",
-    "how the model writes calls of tools: auto for what its chat template shows, none, or the "
+    "how the model writes calls of tools: auto detects it from the chat template, none, or the "
     "name of a format: hermes, llama3_json, ...; an unknown name lists them");
 ABSL_FLAG(std::string, reasoning_format, "auto",
-          "how the model marks its reasoning: auto for what its chat template shows, none, or the "
+          "how the model marks its reasoning: auto detects it from the chat template, none, or the "
           "name of a format: think, harmony, ...; an unknown name lists them");
 ABSL_FLAG(std::string, backend, "auto",
           "cpu, cuda, or auto for cuda where it works and cpu elsewhere");

@@ -60,11 +60,12 @@ ABSL_FLAG(std::vector<std::string>, facades, {},
           "vllm.Control, for NVIDIA Dynamo's vllm sidecar), oip (the Open Inference "
           "Protocol of KServe), openengine (openengine.v1, for Dynamo's trtllm sidecar), vllm "
           "(vllm.grpc.engine.VllmEngine, for the SMG gateway and llm-d)");
-ABSL_FLAG(std::string, kv_events_endpoint, "",
-          "ZMQ endpoint (PUB, as of vLLM) that tells routers which blocks the prefix cache holds, "
-          "with their tokens: tcp://HOST:PORT (PORT * = any free one) or ipc://PATH; empty = none. "
-          "It has neither encryption nor credentials: not together with --api_keys or "
-          "--tls_client_ca, and on other than loopback it needs --insecure");
+ABSL_FLAG(
+    std::string, kv_events_endpoint, "",
+    "ZMQ endpoint (PUB, in vLLM's format) that publishes which blocks the prefix cache holds, "
+    "with their tokens: tcp://HOST:PORT (PORT * = any free one) or ipc://PATH; empty = none. "
+    "It has neither encryption nor credentials: not together with --api_keys or "
+    "--tls_client_ca, and on other than loopback it needs --insecure");
 ABSL_FLAG(std::string, kv_events_replay_endpoint, "",
           "with --kv_events_endpoint: ZMQ endpoint (ROUTER, as of vLLM) at which subscribers get "
           "earlier events again; empty = none");

@@ -104,7 +104,7 @@ absl::Status CheckGpu(const MemoryPlan& plan, const WeightBytes& weights, uint64
   const uint64_t needed = weights.device + workspace + reserve + kv_bytes;
   if (needed <= budget) return absl::OkStatus();
   return ResourceExhausted(
-      "the model needs {} bytes of the GPU's memory, {} may be taken, of {} in all and {} free: {} "
+      "the model needs {} bytes of the GPU's memory, the limit is {} (total {}, free {}): {} "
       "for weights, {} for intermediate results, {} for keys and values of {} tokens, {} in "
       "reserve; --max_context, --kv_cache_bytes, --kv_cache_dtype=fp8, --max_batch_tokens, "
       "--max_running_requests, --weights=int8, --weights=int4 and a smaller type of "

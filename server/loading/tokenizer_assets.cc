@@ -83,7 +83,7 @@ absl::Status LoadGgufTokenizer(const GgufMetadata& metadata, const ModelConfig& 
                                TokenizerAssets& assets) {
   TLM_ASSIGN_OR_RETURN(assets.tokenizer, MakeGgufTokenizer(metadata));
   if (assets.tokenizer == nullptr) {
-    spdlog::warn("the file has no tokenizer: this server takes and gives token ids only");
+    spdlog::warn("the file has no tokenizer: requests and responses carry token ids only");
     return absl::OkStatus();
   }
   TLM_ASSIGN_OR_RETURN(assets.tokenizer_sha256, HashOfGgufTokenizer(metadata));
@@ -97,7 +97,7 @@ absl::Status LoadGgufTemplate(const GgufMetadata& metadata, TokenizerAssets& ass
   absl::StatusOr<std::unique_ptr<ChatTemplate>> chat =
       ChatTemplate::Parse(*source, GgufSpecialTokens(metadata));
   if (absl::IsUnimplemented(chat.status())) {
-    spdlog::warn("no conversations: {}: {}", kGgufChatTemplate,
+    spdlog::warn("chat is disabled: {}: {}", kGgufChatTemplate,
                  std::string(chat.status().message()));
     return absl::OkStatus();
   }
@@ -138,7 +138,7 @@ absl::Status LoadTokenizer(const std::string& model_dir, const ModelConfig& conf
   const std::string path = model_dir + "/tokenizer.json";
   std::error_code error;
   if (!std::filesystem::exists(path, error)) {
-    spdlog::warn("no tokenizer.json: this server takes and gives token ids only");
+    spdlog::warn("no tokenizer.json: requests and responses carry token ids only");
     return absl::OkStatus();
   }
   TLM_ASSIGN_OR_RETURN(const std::string json, ReadFile(path, kMaxTokenizerBytes));
@@ -155,7 +155,7 @@ absl::Status LoadChatTemplate(const std::string& model_dir, TokenizerAssets& ass
   if (assets.tokenizer == nullptr) return absl::OkStatus();
   absl::StatusOr<std::unique_ptr<ChatTemplate>> chat = ChatTemplate::Load(model_dir);
   if (absl::IsUnimplemented(chat.status())) {
-    spdlog::warn("no conversations: {}", std::string(chat.status().message()));
+    spdlog::warn("chat is disabled: {}", std::string(chat.status().message()));
     return absl::OkStatus();
   }
   TLM_RETURN_IF_ERROR(chat.status());

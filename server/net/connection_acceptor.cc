@@ -146,7 +146,7 @@ void ConnectionAcceptor::PollConnections() {
   if (now < next_poll_ns_) return;
   next_poll_ns_ = now + int64_t{kPollMs} * 1'000'000;
   if (const int cut = watch_.CutFloods(now); cut > 0) {
-    spdlog::warn("port {}: {} connections cut that flooded", port_, cut);
+    spdlog::warn("port {}: {} flooding connections closed", port_, cut);
   }
 }
 

@@ -96,7 +96,7 @@ constexpr MetricSpec kMetrics[] = {
      "Successful outputs of Generate, by finish reason: eos, stop_token, stop_string, length, "
      "context_length, time_limit, constraint (nothing may follow), constraint_complete."},
     {"tlm_regions_total", kCounter, "kind",
-     "Regions of successful Generate calls that tell them: reasoning, text, tool_call, "
+     "Regions of successful Generate calls that report regions: reasoning, text, tool_call, "
      "cut_tool_call (the output ended within the call)."},
     {"tlm_reasoning_tokens_total", kCounter, "", "Tokens of their reasoning, without its markup."},
     {"tlm_tenant_prompt_tokens_total", kCounter, "tenant",
@@ -141,10 +141,10 @@ constexpr MetricSpec kMetrics[] = {
     {"tlm_constraint_mask_wait_seconds", kHistogram, "",
      "Time that a step with constrained outputs waited for which tokens may follow."},
     {"tlm_constrained_tokens_total", kCounter, "kind",
-     "Tokens of constrained outputs: drawn, or forced (without a draw of their own)."},
+     "Tokens of constrained outputs: sampled, or forced (not sampled)."},
 
     {"tlm_kv_event_blocks_total", kCounter, "event",
-     "Blocks that KV events told of, while they are enabled: stored, removed."},
+     "Blocks reported by KV events, while they are enabled: stored, removed."},
     {"tlm_kv_event_subscriptions", kGauge, "", "Open subscriptions to KV events, ZMQ being one."},
     {"tlm_kv_event_lost_readers_total", kCounter, "",
      "Times a subscription lost events because it read too slowly, and began anew."},

@@ -16,11 +16,13 @@ constexpr absl::Duration kInterval = absl::Seconds(1);
 bool Took(const absl::StatusOr<bool>& reloaded, const char* what, std::string& fault) {
   if (!reloaded.ok()) {
     std::string message(reloaded.status().message());
-    if (message != fault) spdlog::error("{}: what was in force stays: {}", what, message);
+    if (message != fault) {
+      spdlog::error("{}: reload failed, the old files stay in use: {}", what, message);
+    }
     fault = std::move(message);
     return false;
   }
-  if (!std::exchange(fault, {}).empty() && !*reloaded) spdlog::info("{}: sound again", what);
+  if (!std::exchange(fault, {}).empty() && !*reloaded) spdlog::info("{}: valid again", what);
   return *reloaded;
 }
 
@@ -28,7 +30,8 @@ bool Took(const absl::StatusOr<bool>& reloaded, const char* what, std::string& f
 void WarnOffLoopback(const ServiceOptions& options) {
   if (IsLoopback(options.host) && IsLoopback(options.admin_host)) return;
   if (!options.credentials_required()) {
-    spdlog::warn("no --api_keys and no --tls_client_ca: every client that connects may use it");
+    spdlog::warn(
+        "no --api_keys and no --tls_client_ca: any client that connects can use this server");
   } else if (!options.tls.enabled()) {
     spdlog::warn("--insecure: API keys reach this server unencrypted");
   }
@@ -87,7 +90,7 @@ void Credentials::RefreshKeys() {
   // Keys expire without any change of the file.
   const int64_t accepted = keys_->CountAccepted();
   metrics_.SetApiKeys(accepted);
-  if (took) spdlog::info("API keys: read again, {} of them are accepted", accepted);
+  if (took) spdlog::info("API keys: reloaded, {} valid", accepted);
   if (took || (keys_fault_ != before && !keys_fault_.empty())) metrics_.CountApiKeyReload(took);
 }
 

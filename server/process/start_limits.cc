@@ -31,7 +31,7 @@ constexpr std::string_view kTooLittleMemory =
     "tlm-server: out of memory while starting: the process's limits (ulimit -v, -d) or those of "
     "its container are too low\n";
 constexpr std::string_view kTooFewThreads =
-    "tlm-server: no thread to be had while starting: the process's limits (ulimit -u, -v) or those "
+    "tlm-server: cannot create a thread at start: the process's limits (ulimit -u, -v) or those "
     "of its container are too low\n";
 
 struct sigaction former_abort;
@@ -89,7 +89,7 @@ void RaiseDescriptorLimit(int64_t max_connections) {
     setrlimit(RLIMIT_NOFILE, &limit);
   }
   if (limit.rlim_max >= needed) return;
-  spdlog::warn("at most {} files may be open (ulimit -Hn): fewer than --max_connections={} take",
+  spdlog::warn("the limit of open files is {} (ulimit -Hn), too low for --max_connections={}",
                limit.rlim_max, max_connections);
 }
 
@@ -125,12 +125,13 @@ absl::Status CheckThreads(int count) {
   if (got == count && has_memory) return absl::OkStatus();
   if (got == count) {
     return ResourceExhausted(
-        "{} MiB of memory are needed besides {} threads, and cannot be had: the process's limits "
+        "{} MiB of memory besides {} threads cannot be allocated: the process's limits "
         "(ulimit -v, -d) or those of its container are too low",
         kBytesBesidesThreads >> 20, count);
   }
   return ResourceExhausted(
-      "{} threads are needed, {} can be had: the process's limits (ulimit -u, -v, -d) or those of "
+      "{} threads are needed, only {} could be created: the process's limits (ulimit -u, -v, -d) "
+      "or those of "
       "its container are too low",
       count, got);
 }

@@ -142,7 +142,7 @@ absl::Status BeginDrain(const v1::DrainRequest& request, const AdminContext& adm
   response.set_active_requests(U64(target.admission.active_calls()));
   const bool first = admin.shutdown.Ask({.drain_limit = limit});
   response.set_already_draining(!first);
-  spdlog::info("admin Drain{}", first ? "" : ": had begun before");
+  spdlog::info("admin Drain{}", first ? "" : ": already in progress");
   return absl::OkStatus();
 }
 

@@ -32,7 +32,7 @@ absl::Status AdminService::Access(const char* name, grpc::CallbackServerContext*
   if (!record.status.ok()) {
     EndCall(record);
   } else if (!IsReadOnly(name)) {
-    spdlog::info("admin {}: asked by tenant={} credential={} peer={}", name,
+    spdlog::info("admin {}: requested by tenant={} credential={} peer={}", name,
                  LogQuoted(record.caller.tenant), LogQuoted(record.caller.credential), record.peer);
   }
   return record.status;

@@ -110,7 +110,9 @@ void LogCall(const CallRecord& record, const CallSummary& summary) {
   if (spdlog::should_log(spdlog::level::info)) {
     const std::optional<int64_t> left_out = MayLog(record, record.arrival + summary.total);
     if (!left_out.has_value()) return;
-    if (*left_out > 0) spdlog::warn("{} calls without credentials left no line", *left_out);
+    if (*left_out > 0) {
+      spdlog::warn("{} calls without valid credentials were not logged", *left_out);
+    }
     if (CurrentLogFormat() == LogFormat::kText) {
       spdlog::info("{}", TextOf(record, summary));
     } else {

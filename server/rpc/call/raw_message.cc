@@ -39,7 +39,7 @@ absl::Status TakeMessage(const grpc::ByteBuffer& bytes, google::protobuf::Messag
   grpc::ProtoBufferReader reader(&shared);
   const bool parsed = reader.status().ok() && message.ParseFromZeroCopyStream(&reader);
   if (parsed) return absl::OkStatus();
-  return InvalidArgument("the request is no message of type {}", message.GetTypeName());
+  return InvalidArgument("the request cannot be parsed as {}", message.GetTypeName());
 }
 
 void PutMessage(const google::protobuf::Message& message, grpc::ByteBuffer& bytes) {

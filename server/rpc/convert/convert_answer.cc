@@ -40,7 +40,7 @@ absl::Status ConvertChoice(const v1::ChatInput::ToolChoice& from, AnswerPlan& pl
   if (!from.has_name()) return ConvertMode(from, plan);
   const auto named = std::ranges::find(plan.tools, from.name(), &ChatTool::name);
   if (named == plan.tools.end()) {
-    return BadField("chat.tool_choice.name", "is {}, which none of the {} tools is named",
+    return BadField("chat.tool_choice.name", "is {}, but none of the {} tools has this name",
                     Quoted(from.name()), plan.tools.size());
   }
   plan.choice = Choice::kRequired;

@@ -77,7 +77,8 @@ absl::Status ConvertTag(const v1::StructuralTag& from, ConstraintSpec& spec) {
       return region.begin.starts_with(text.triggers[i]);
     };
     if (std::ranges::any_of(text.edges, begins)) continue;
-    return BadField(fmt::format("structural_tag.triggers[{}]", i), "begins none of the regions");
+    return BadField(fmt::format("structural_tag.triggers[{}]", i),
+                    "is not a prefix of any region's begin");
   }
   spec.nodes.push_back(std::move(text));
   return absl::OkStatus();

@@ -67,7 +67,7 @@ absl::Status CheckSomethingIsLeft(const GenerateWork& work, int64_t vocab_size) 
                       : !sampling.banned_token_ids.empty() ? "sampling.banned_token_ids"
                                                            : "stopping.min_new_tokens";
   return BadField(
-      field, "leaves no token to draw: {} are allowed (0 = all), {} banned{}", allowed.size(),
+      field, "leaves no token to sample: {} are allowed (0 = all), {} banned{}", allowed.size(),
       excluded.size(),
       work.stop.min_new_tokens > 0 ? ", those that min_new_tokens keeps back included" : "");
 }

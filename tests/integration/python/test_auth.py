@@ -143,11 +143,11 @@ class AccessTest(KeyTest):
                 admin_pb2.FlushPrefixCacheRequest(), metadata=bearer(key), timeout=20))
         refused = ("rpc=FlushPrefixCache id=\"\" tenant=\"acme\" status=PERMISSION_DENIED "
                    "reason=ROLE_REQUIRED")
-        asked = ("admin FlushPrefixCache: asked by tenant=\"ops\" "
+        asked = ("admin FlushPrefixCache: requested by tenant=\"ops\" "
                  f"credential=\"{self.admin_key.split('_')[1]}\"")
         for line in (refused, asked):
             self.assertTrue(eventually(lambda: line in self.server.log()), self.server.log())
-        self.assertNotIn("asked by tenant=\"acme\"", self.server.log())
+        self.assertNotIn("requested by tenant=\"acme\"", self.server.log())
 
     def test_nothing_else_listens(self):
         pid = self.server.pid
@@ -205,7 +205,7 @@ class ReloadTest(KeyTest):
         self.assertTrue(eventually(lambda: "No such file" in server.log()))
         self.assertEqual(self.info(server, bearer(key)), OK)
         self.file.write_text(good)
-        self.assertTrue(eventually(lambda: "read again" in server.log()))
+        self.assertTrue(eventually(lambda: "reloaded" in server.log()))
         self.assertEqual(server.log().count("is not valid JSON"), 1)
 
     def test_does_not_start_with_a_file_that_is_none(self):

@@ -199,7 +199,7 @@ class RefusalTest(ServerTest):
         invalid = Code.INVALID_ARGUMENT
         for field, constraint, *words in (
                 ("regex", {"regex": "(a"}, "not closed", "byte 0"),
-                ("regex", {"regex": r"(a)\1"}, "reference back", "byte 3"),
+                ("regex", {"regex": r"(a)\1"}, "backreference", "byte 3"),
                 ("regex", {"regex": "(?=a)b"}, "no text"),
                 ("grammar", {"grammar": 'root ::= "a" |\n\nfoo ::= "b" )'}, "line 3, column 5"),
                 ("grammar", {"grammar": 'root ::= "a"\n  | x'}, "line 2, column 5", '"x"'),

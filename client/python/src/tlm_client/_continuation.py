@@ -178,7 +178,7 @@ class StreamContinuation:
         if not tokens.tokens and not tokens.text and not tokens.regions:
             return Taken.DROP
         if output.finished:
-            raise internal(f"the server continued output {tokens.output_index} behind its end")
+            raise internal(f"the server sent tokens after the end of output {tokens.output_index}")
         tokens.position = self._prompt_tokens + output.announced
         output.announced = len(output.ids)
         return Taken.DELIVER

@@ -68,7 +68,8 @@ absl::StatusOr<std::string> ZipOf(std::span<const ModelFile> files) {
 absl::StatusOr<std::shared_ptr<const TokenizerArchive>> TokenizerArchives::Get(
     const ServedModel& model) {
   if (!model.tokenizer_files) {
-    return FailedPrecondition("the model has no tokenizer: it takes and gives token ids only");
+    return FailedPrecondition(
+        "the model has no tokenizer: requests and responses carry token ids only");
   }
   MutexLock lock(&mutex_);
   std::shared_ptr<const TokenizerArchive> archive = archive_.lock();

@@ -40,7 +40,7 @@ TEST_F(RandomSchemaTest, TakesWhatTheDefinitionSays) {
     const Json schema = Schema(2);
     const auto recognizer = Compile(schema.dump(), {.any_property_order = true});
     ASSERT_TRUE(recognizer.ok() ||
-                recognizer.status().message() == "no value can be as the schema says")
+                recognizer.status().message() == "the schema is unsatisfiable: no value is valid")
         << recognizer.status() << " " << schema;
     for (int j = 0; j < 20; ++j) {
       const Json value = Value(2);

@@ -367,8 +367,8 @@ TEST_F(PatternTest, NamesWhatItRefuses) {
     EXPECT_NE(Refusal(pattern).find(message), std::string::npos)
         << pattern << ": " << Refusal(pattern);
   };
-  expect("ab\\1", "has a reference back, which is not supported, at byte 2");
-  expect("(?<a>x)\\k<a>", "a reference back, which is not supported, at byte 7");
+  expect("ab\\1", "has a backreference, which is not supported, at byte 2");
+  expect("(?<a>x)\\k<a>", "a backreference, which is not supported, at byte 7");
   expect("a(?<=b)", "a lookbehind, which is not supported, at byte 1");
   expect("a(?<!b)", "a lookbehind");
   expect("(?>a)", "an atomic group");

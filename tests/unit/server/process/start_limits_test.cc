@@ -46,7 +46,7 @@ TEST(StartLimitsDeathTest, WhatNothingCatchesEndsTheStartInALine) {
         throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
       }),
       ::testing::ExitedWithCode(kExitFailure),
-      "^tlm-server: no thread to be had while starting[^\n]*\n$");
+      "^tlm-server: cannot create a thread at start[^\n]*\n$");
 }
 
 TEST(StartLimitsDeathTest, OtherFaultsStayWhatTheyAre) {
