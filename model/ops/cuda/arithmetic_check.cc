@@ -381,7 +381,7 @@ absl::StatusOr<bool> ProductChecker::Check(std::vector<std::string>* faults, std
 // are one batch's run, narrow ones where each comes alone. Some begin a tile, others end one.
 constexpr int64_t kKeys = 144;
 constexpr int64_t kQueries = 20;
-constexpr int64_t kGroup = 4;  // query heads; there is one of keys
+constexpr int64_t kQueryHeads = 4;  // query heads; there is one of keys
 constexpr int64_t kTiles = (kKeys + kAttentionTile - 1) / kAttentionTile;
 constexpr int64_t kBlocks = 4;  // of the grid
 constexpr BatchLimits kAttentionLimits{.max_tokens = kQueries,
@@ -422,9 +422,10 @@ class Random {
   std::mt19937_64 bits_;
 };
 
-// [kKeys][kGroup queries, a key, a value][head_dim]. Peaked: the first key of a tile has the weight
-// 1 and the value 0; the last six of every 16, the places of an mma, the weight 0 and a value that
-// no other term comes near; what is summed are the others, with weights of 2^-13 to 2^-10.
+// [kKeys][kQueryHeads queries, a key, a value][head_dim]. Peaked: the first key of a tile has the
+// weight 1 and the value 0; the last six of every 16, the places of an mma, the weight 0 and a
+// value that no other term comes near; what is summed are the others, with weights of 2^-13 to
+// 2^-10.
 Bits AttentionInputs(DType dtype, int64_t head_dim, Inputs inputs) {
   Random random;
   Bits bits;
@@ -434,7 +435,7 @@ Bits AttentionInputs(DType dtype, int64_t head_dim, Inputs inputs) {
     const bool zero = position % 16 >= 10;
     float exponent = static_cast<float>(-random.Below(8));
     if (peaked) exponent = first ? 0.0f : zero ? -200.0f : exponent / 2 - 10.0f;
-    for (int64_t head = 0; head < kGroup; ++head) {
+    for (int64_t head = 0; head < kQueryHeads; ++head) {
       bits.push_back(Encode(dtype, 8.0f));
       for (int64_t d = 1; d < head_dim; ++d) bits.push_back(Encode(dtype, random.Number(-2, 0)));
     }
@@ -473,9 +474,9 @@ class AttentionChecker {
   absl::Status StoreInputs(Inputs inputs);
   absl::StatusOr<Bits> Run(size_t division);
 
-  int64_t columns() const { return (kGroup + 2) * question_.head_dim; }
+  int64_t columns() const { return (kQueryHeads + 2) * question_.head_dim; }
   size_t out_elements() const {
-    return static_cast<size_t>(kQueries * kGroup * question_.head_dim);
+    return static_cast<size_t>(kQueries * kQueryHeads * question_.head_dim);
   }
 
   CudaDevice& device_;
@@ -488,15 +489,16 @@ class AttentionChecker {
   int32_t* positions_ = nullptr;  // [kKeys], and as many zeros
   char* work_ = nullptr;          // of each division
   char* scratch_ = nullptr;
-  uint16_t* out_ = nullptr;  // [kQueries, kGroup * head_dim]
+  uint16_t* out_ = nullptr;  // [kQueries, kQueryHeads * head_dim]
 };
 
 AttentionPlanner AttentionChecker::PlannerOf(const Division& division) const {
   const AttentionGrid grid{
       .mma = true, .blocks = kBlocks, .max_rows = MmaAttentionRows(question_.head_dim)};
-  return AttentionPlanner(kAttentionLimits,
-                          {.num_heads = kGroup, .num_kv_heads = 1, .head_dim = question_.head_dim},
-                          grid, AttentionPlanner::Options{.unit_tiles = division.unit_tiles});
+  return AttentionPlanner(
+      kAttentionLimits,
+      {.num_heads = kQueryHeads, .num_kv_heads = 1, .head_dim = question_.head_dim}, grid,
+      AttentionPlanner::Options{.unit_tiles = division.unit_tiles});
 }
 
 std::vector<int32_t> AttentionChecker::Tables() {
@@ -576,7 +578,7 @@ absl::Status AttentionChecker::StoreInputs(Inputs inputs) {
   TLM_RETURN_IF_ERROR(device_.Synchronize());
   const PrepareAttentionArgs args{.qkv = qkv_,
                                   .qkv_stride = columns(),
-                                  .num_heads = kGroup,
+                                  .num_heads = kQueryHeads,
                                   .num_kv_heads = 1,
                                   .head_dim = static_cast<int32_t>(question_.head_dim),
                                   .positions = positions_,
@@ -596,11 +598,11 @@ absl::StatusOr<Bits> AttentionChecker::Run(size_t division) {
   const AttentionArgs args{.q = qkv_ + (kKeys - kQueries) * columns(),
                            .q_stride = columns(),
                            .out = out_,
-                           .out_stride = kGroup * question_.head_dim,
+                           .out_stride = kQueryHeads * question_.head_dim,
                            .cache = cache_,
                            .block_tables = tables_,
                            .num_kv_heads = 1,
-                           .group = kGroup,
+                           .group = kQueryHeads,
                            .head_dim = static_cast<int32_t>(question_.head_dim),
                            .scale = kScale,
                            .blocks = kBlocks,

@@ -203,10 +203,9 @@ TEST_F(ArithmeticCheckTest, EveryTileIsFoundOut) {
     const std::string end = tiled ? ">" : ", " + std::to_string(tile) + ">";
     for (const DType type : {DType::kBF16, DType::kF16}) {
       const std::string name = kernel + (type == DType::kBF16 ? "Bf16" : "F16") + end;
-      for (const Options& options :
-           {Options{.flipped_kernel = name}, Options{.skipped_kernel = name}}) {
-        EXPECT_NE(CheckOf(options, {.activations = type}).fault, "") << name;
-      }
+      const ArithmeticQuestion question{.activations = type};
+      EXPECT_NE(CheckOf({.flipped_kernel = name}, question).fault, "") << name;
+      EXPECT_NE(CheckOf({.skipped_kernel = name}, question).fault, "") << name;
     }
   }
 }
