@@ -299,7 +299,8 @@ int main(int argc, char** argv) {
   }
   report.Add("l2_read_bytes_per_second", best, "%8.3g B/s");
   report.Add("l2_read_half_bytes_per_second",
-      L2ReadRate(stream, {{device.multiProcessorCount / 2, 1024}}, size_t{24} << 20), "%8.3g B/s");
+             L2ReadRate(stream, {{device.multiProcessorCount / 2, 1024}}, size_t{24} << 20),
+             "%8.3g B/s");
   report.Add("l2_hit_clocks", L2HitClocks(stream), "%8.1f clk");
   const PrefetchTimes times = TimePrefetch(stream, device, hopper);
   report.Add("read_16mib_cold_us", 1e6 * times.cold, "%8.2f us");
