@@ -178,14 +178,15 @@ class Ours:
         command = [arguments.engine_bench, "--backend=cpu", *self.model_flags(),
                    f"--isa={arguments.isa}", f"--threads={arguments.threads}", "--repetitions=1",
                    "--long_depth=0", *flags]
-        with tempfile.NamedTemporaryFile(suffix=".json") as file:
-            output = run([*command, f"--json={file.name}"], arguments.timeout)
+        with tempfile.TemporaryDirectory() as directory:
+            path = pathlib.Path(directory) / "report.json"
+            output = run([*command, f"--json={path}"], arguments.timeout)
             try:
-                report = json.load(file)
+                report = json.loads(path.read_text(encoding="utf-8"))
                 for row in report["tests"]:
                     key = (row["n_prompt"], row["n_gen"], row["n_depth"], row["n_parallel"])
                     rates[key] = (row["tokens_per_second"], machine_part(report, row))
-            except (ValueError, KeyError, TypeError) as error:
+            except (OSError, ValueError, KeyError, TypeError) as error:
                 raise unparsable(arguments.engine_bench, "no report", output) from error
         self.reports.append(report)
 

@@ -273,6 +273,13 @@ class SmokeTest(unittest.TestCase):
             self.assertGreaterEqual(len(report[measured]), 1)
             self.assertLess(process.returncode, 0, "it ended before")
 
+    def test_results_may_go_to_a_pipe(self):
+        done = subprocess.run(
+            [BENCHMARKS_DIR / "ops_bench", "--backend=cpu", "--preset=cs336-tinystories",
+             "--threads=1", "--ceilings=false", "--rows=1", "--contexts=64", "--seconds=0.01",
+             "--json=/dev/stdout"], capture_output=True, text=True, timeout=120, check=True)
+        self.assertIn('"operations": [', done.stdout)
+
     def test_engine_bench_measures_a_model_directory_with_8_bit_weights(self):
         result, _ = self.run_benchmark(
             "engine_bench", "--backend=cpu", f"--model={DEMO_MODEL}", "--weights=int8",

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <vector>
 
 namespace tlm::gpu {
@@ -77,11 +79,15 @@ class Report {
     char number[32];
     std::snprintf(number, sizeof(number), "%.9g", value);
     json_ += ", \"" + name + "\": " + number;
-    const std::string aside = std::string(path_) + ".part";
+    // A device, /dev/stdout, is written to; it must not be replaced.
+    std::error_code none;
+    const bool whole =
+        !std::filesystem::exists(path_, none) || std::filesystem::is_regular_file(path_, none);
+    const std::string aside = whole ? std::string(path_) + ".part" : path_;
     std::FILE* const file = std::fopen(aside.c_str(), "w");
     const bool written = file != nullptr && std::fprintf(file, "%s}\n", json_.c_str()) > 0;
     if (file == nullptr || std::fclose(file) != 0 || !written ||
-        std::rename(aside.c_str(), path_) != 0) {
+        (whole && std::rename(aside.c_str(), path_) != 0)) {
       std::perror(path_);
       std::exit(1);
     }

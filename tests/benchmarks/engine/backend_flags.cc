@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <system_error>
 
@@ -118,11 +119,15 @@ absl::StatusOr<std::optional<DType>> KvTypeFlag(std::string_view text) {
 
 absl::Status WriteJson(const nlohmann::ordered_json& report, const std::string& path) {
   if (path.empty()) return absl::OkStatus();
-  const std::string aside = path + ".part";
+  // A device, /dev/stdout, is written to; it must not be replaced.
+  std::error_code none;
+  const bool whole =
+      !std::filesystem::exists(path, none) || std::filesystem::is_regular_file(path, none);
+  const std::string aside = whole ? path + ".part" : path;
   std::ofstream file(aside);
   file << report.dump(2) << "\n";
   file.close();
-  if (!file || std::rename(aside.c_str(), path.c_str()) != 0) {
+  if (!file || (whole && std::rename(aside.c_str(), path.c_str()) != 0)) {
     return InvalidArgument("--json={} cannot be written", path);
   }
   return absl::OkStatus();

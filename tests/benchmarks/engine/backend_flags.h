@@ -40,7 +40,8 @@ absl::StatusOr<std::optional<DType>> TypeFlag(std::string_view text, std::string
 // Of keys and values: of kKvDTypes; none when empty. INVALID_ARGUMENT as above.
 absl::StatusOr<std::optional<DType>> KvTypeFlag(std::string_view text);
 
-// Does nothing when `path` is empty. Replaces the file as a whole.
+// Does nothing when `path` is empty. Replaces a file as a whole; writes to what is not
+// a regular file.
 absl::Status WriteJson(const nlohmann::ordered_json& report, const std::string& path);
 
 }  // namespace tlm::bench
