@@ -1,5 +1,5 @@
-// Asks a device, before a model is served on it, whether its tensor cores do what batch invariance
-// stands on.
+// Checks, before a model is served, that the tensor cores of a device have the properties that
+// batch invariance relies on.
 #ifndef TLM_MODEL_OPS_CUDA_ARITHMETIC_CHECK_H_
 #define TLM_MODEL_OPS_CUDA_ARITHMETIC_CHECK_H_
 
@@ -15,37 +15,38 @@ namespace tlm {
 // What a model computes with.
 struct ArithmeticQuestion {
   DType activations = DType::kF32;
-  int64_t head_dim = 0;  // of attention on the tensor cores; 0: it is plain arithmetic
+  int64_t head_dim = 0;  // of attention on the tensor cores; 0: attention runs on the SIMT kernel
   bool fp8_cache = false;
 
   bool operator==(const ArithmeticQuestion&) const = default;
 };
 
 struct ArithmeticCheck {
-  // A digest of all results; equal on devices that gave the same bits. "" of models that use no
+  // A digest of all results, equal on devices that gave the same bits. "" for models that use no
   // tensor cores.
   std::string probe;
   // The sums are neither those of Hopper's nor those of Ampere's tensor cores.
   bool unknown = false;
-  // What differs where nothing may, in words; "" if nothing does.
+  // What differed although nothing may differ, in words; "" if nothing did.
   std::string fault;
 };
 
-// What own kernels stand on, of products of the type:
-//  - a factor of zero: the other one's size has no say in the sum. Attention multiplies masked
-//    weights with values in a prompt, with zeros in a decoding step;
-//  - every tile, and another place in it beside other rows, gives a product the same bits;
-//  - attention gives rows that share a unit the bits that they have alone, in whole items and in
-//    cut ones. Its inputs are peaked: weights of exactly zero beside large values, and small terms;
-//    and random.
-// The order of the 16 products in an mma is the device's own: all kernels have input i of a sum at
-// place i % 16. Nor need sums be of a known kind. Sums of few products whose exact bits tell how
-// terms are aligned, truncated and grouped (MMA-Sim, arXiv 2511.10909) name the kind, and tell
-// devices apart.
+// Checks what the own kernels rely on, for products of the activation type:
+//  - a product with a zero factor does not change a sum, whatever the other factor is. Attention
+//    multiplies masked weights of zero with values in prefill, and with zeros in decode;
+//  - every tile shape gives a product the same bits, also at another place in the tile and beside
+//    other rows;
+//  - attention gives a row the same bits alone and together with other rows in one unit, in whole
+//    items and in cut ones. One set of inputs is peaked (weights of exactly zero beside large
+//    values, and small terms), one is random.
+// The device may add the 16 products of an mma in any order: all kernels have input i of a sum at
+// place i % 16. Its arithmetic need not be a known one either. Sums of few products, whose exact
+// bits show how terms are aligned, truncated and grouped (MMA-Sim, arXiv 2511.10909), identify
+// known tensor cores and distinguish devices.
 //
-// Estimated: some 60 launches and 40 copies, 1 ms; half a megabyte of the device's memory, or one
-// with heads of 256, which is given back. Attention's kernels, if head_dim is not 0, must have been
-// loaded. Errors: those of the device; a difference is none.
+// Estimated: some 60 launches and 40 copies, 1 ms; half a megabyte of device memory (1 MB with
+// heads of 256), freed at the end. If head_dim is not 0, the attention kernels must have been
+// loaded. Errors are those of the device; a difference is not an error.
 absl::StatusOr<ArithmeticCheck> CheckArithmetic(CudaDevice& device,
                                                 const ArithmeticQuestion& question);
 

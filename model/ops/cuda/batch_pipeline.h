@@ -1,4 +1,4 @@
-// Batches on their way through the device: what a step needs beside the model itself.
+// What a step needs besides the model: uploads, attention's work, sampling and results of batches.
 #ifndef TLM_MODEL_OPS_CUDA_BATCH_PIPELINE_H_
 #define TLM_MODEL_OPS_CUDA_BATCH_PIPELINE_H_
 
@@ -24,14 +24,14 @@
 
 namespace tlm {
 
-// Of one model and its limits. Begin, CommonStep, Sample, End and Await are those of Ops; same
-// threading as Device. Takes its memory when it is made.
+// Belongs to one model and its limits. Begin, CommonStep, Sample, End and Await are those of Ops.
+// Same threading as Device. Allocates its memory in Create.
 class BatchPipeline {
  public:
-  // Bytes on the device of what Create takes.
+  // Device memory that Create allocates, in bytes.
   static size_t DeviceBytes(const CudaDevice& device, const BatchLimits& limits,
                             const ModelShape& shape, DType activations);
-  // RESOURCE_EXHAUSTED as Allocate. `device` must outlive the pipeline.
+  // RESOURCE_EXHAUSTED: as Allocate. `device` must outlive the pipeline.
   static absl::StatusOr<std::unique_ptr<BatchPipeline>> Create(CudaDevice& device,
                                                                const BatchLimits& limits,
                                                                const ModelShape& shape,
@@ -42,43 +42,44 @@ class BatchPipeline {
   absl::StatusOr<DeviceBatch> Begin(const Batch& batch);
   int64_t common_steps() const { return static_cast<int64_t>(common_steps_.size()); }
   DeviceBatch CommonStep(int64_t index) { return Enter(common_steps_[static_cast<size_t>(index)]); }
-  // Nothing to do for a batch without jobs.
+  // Does nothing for a batch without jobs.
   absl::Status Sample(const Rows& logits);
   absl::Status End(const Rows& logits);
   absl::StatusOr<BatchResult> Await();
 
-  // Whether every job of the batch ended last is done on the device.
+  // Whether the device samples every job of the last ended batch.
   bool TakesPendingTokens() const { return ended_.empty() || ended_.back().host_jobs.empty(); }
 
   const ModelShape& shape() const { return shape_; }
-  // For the kernels, in device memory: attention's part of the running batch, and the tokens
-  // sampled by the batch before.
+  // Device memory for the kernels: attention's part of the running batch, and the tokens that the
+  // previous batch sampled.
   const AttentionGrid& attention_grid() const { return planner_.grid(); }
   const void* attention_work() const;
   AttentionScratch attention_scratch() const { return planner_.Scratch(attention_.data()); }
   const int32_t* sampled_before() const;
 
  private:
-  // A job that is done on the host, and what its batch may no longer have when it is.
+  // A job that the host samples, with copies of everything that its batch may no longer have by
+  // then.
   struct HostJob {
     size_t index = 0;  // of Batch::jobs
     int32_t row = 0;
     SamplingParams params;
-    // Jobs behind the tokens of one draft share it.
+    // The jobs of one draft's tokens share it.
     std::shared_ptr<const TokenHistory> history;
     std::vector<int32_t> draft;
     SampleKey key;
     LogprobOptions score;
     std::vector<int32_t> banned;
-    std::optional<std::vector<uint64_t>> allowed;  // as Removals has it
-    bool late = false;                             // that is not known
-    int64_t pending = -1;  // job of the batch before whose token the history lacks
+    std::optional<std::vector<uint64_t>> allowed;  // as in Removals
+    bool late = false;                             // the mask was not ready
+    int64_t pending = -1;  // job of the previous batch whose token the history lacks; -1: none
   };
   struct Running {
     const Batch* batch = nullptr;
     PackedJobs jobs;
     std::vector<HostJob> host_jobs;
-    std::vector<int32_t> host_rows;  // the batch's and those of host_jobs
+    std::vector<int32_t> host_rows;  // the batch's own and those of host_jobs
   };
 
   BatchPipeline(CudaDevice& device, const BatchLimits& limits, const ModelShape& shape,
@@ -88,7 +89,7 @@ class BatchPipeline {
                                 size_t attention_bytes);
   static AttentionPlanner PlannerFor(const CudaDevice& device, const BatchLimits& limits,
                                      const ModelShape& shape, DType activations);
-  // What the kernels of a step are started by.
+  // What determines the launches of a step.
   struct Step {
     BatchShape shape;
     SampleStages stages;
@@ -97,13 +98,13 @@ class BatchPipeline {
   static std::vector<Step> CommonSteps(const BatchLimits& limits);
   UploadPlaces PlacesOf(const BatchShape& shape) const;
   static uint64_t KeyOf(const Step& step);
-  // Makes it the one that kernels are started for.
+  // Makes `step` the one that kernels are launched for.
   DeviceBatch Enter(const Step& step);
-  // Which of the sampling kernels run.
+  // Which sampling kernels run.
   static SampleStages StagesOf(const PackedJobs& jobs);
   void NoteHostJobs(const Batch& batch);
   absl::StatusOr<SampledToken> SampleOnHost(HostJob& job, std::span<const float> logits);
-  // Does the host's jobs, and gives `result` the batch's own rows.
+  // Samples the host jobs, and gives `result` the batch's own rows.
   void FinishOnHost(Running& done, const RingResult& ring, BatchResult* result);
 
   CudaDevice& device_;
@@ -120,7 +121,7 @@ class BatchPipeline {
   Step step_;
   UploadPlaces places_;                  // of step_
   std::deque<Running> ended_;            // oldest first
-  std::vector<int32_t> sampled_before_;  // by the batch awaited last
+  std::vector<int32_t> sampled_before_;  // by the last awaited batch
   std::vector<float> host_logits_;       // where rows of host jobs lie among those asked for
 };
 

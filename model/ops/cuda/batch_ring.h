@@ -1,15 +1,16 @@
-// Copies batches to the device and their results back, two batches at a time.
+// Copies batches to the device and their results back, with two batches in flight (double
+// buffering).
 //
 //               Begin      Upload             kernels    Download         Await
 //   slot 0   host memory  -------->  device  --------->  ---------->  host memory
 //   slot 1   host memory  -------->  device  --------->  ---------->  host memory
 //            copy stream             compute stream      a stream of its own
 //
-// A slot has its own memory on both sides, pinned on the host: while the kernels of one batch run,
-// the next batch arrives and the results of the one before leave, and the compute stream waits for
-// nothing but the event behind the upload. Recorded graphs are of one slot, since memory is. What
-// makes it safe is that a slot is begun again only after its results were awaited: its kernels, and
-// all copies of it, are done then.
+// Each slot has its own memory on both sides, pinned on the host. So while the kernels of one batch
+// run, the next batch is uploaded and the results of the previous one are downloaded, and the
+// compute stream waits for nothing but the event behind the upload. A CUDA graph holds addresses,
+// so it belongs to one slot. A slot is reused only after its results were awaited: then its kernels
+// and all its copies have ended.
 #ifndef TLM_MODEL_OPS_CUDA_BATCH_RING_H_
 #define TLM_MODEL_OPS_CUDA_BATCH_RING_H_
 
@@ -29,46 +30,46 @@
 
 namespace tlm {
 
-// The results of one batch. Valid until the second Begin after the batch's own.
+// The results of one batch. Valid until the second Begin after this batch's own.
 struct RingResult {
   std::span<const int32_t> sampled_tokens;  // [max_jobs]; empty without jobs
-  std::span<const std::byte> results;       // as many bytes as Download asked for
+  std::span<const std::byte> results;       // as many bytes as Download copied
   std::span<const float> logits;            // [host rows, vocab_size]
 };
 
-// Same threading as Device. Begin, Upload, Download once for each batch, in this order; then Await,
-// oldest batch first, at the latest when kSlots batches are in flight. Statuses are those of
-// CudaDevice::Check.
+// Same threading as Device. Call Begin, Upload and Download once for each batch, in this order;
+// then Await, oldest batch first, at the latest when kSlots batches are in flight. Statuses are
+// those of CudaDevice::Check.
 class BatchRing {
  public:
   static constexpr int kSlots = kRingSlots;
 
   static size_t DeviceBytes(const RingShape& shape) { return RingLayout(shape).bytes(); }
-  // Takes DeviceBytes as kActivations, and as much pinned; RESOURCE_EXHAUSTED as Allocate. `device`
-  // must outlive the ring.
+  // Allocates DeviceBytes as kActivations, and as much pinned memory. RESOURCE_EXHAUSTED: as
+  // Allocate. `device` must outlive the ring.
   static absl::StatusOr<std::unique_ptr<BatchRing>> Create(CudaDevice& device,
                                                            const RingShape& shape);
   ~BatchRing();
   BatchRing(const BatchRing&) = delete;
   BatchRing& operator=(const BatchRing&) = delete;
 
-  // Batches begun and not awaited.
+  // Batches that were begun and not yet awaited.
   int in_flight() const { return in_flight_; }
 
-  // Takes the next slot; fewer than kSlots batches are in flight. A batch that was begun and never
-  // came to its Download is dropped.
+  // Takes the next slot. Requires that fewer than kSlots batches are in flight. Drops a batch that
+  // was begun and never reached its Download.
   absl::Status Begin();
-  // Of the begun batch, or of the next one to begin.
+  // The slot of the begun batch, or of the next one to begin.
   int slot() const { return next_; }
-  // The begun batch's upload, upload_bytes of the layout, to be written.
+  // The upload buffer of the begun batch, upload_bytes of the layout, for the caller to fill.
   std::span<std::byte> host() const;
-  // Queues the copy of its first bytes, which what is put on the compute stream afterwards finds
-  // on the device.
+  // Queues the copy of its first `bytes` bytes. Work that is put on the compute stream afterwards
+  // finds them on the device.
   absl::Status Upload(size_t bytes);
 
-  // The device's side of a slot: what was uploaded, and where the jobs' tokens and other results
-  // go. Tokens stay for the next batch, which is of the other slot, to read; 0 before the first
-  // batch.
+  // Device memory of a slot: what was uploaded, and where the sampled tokens and the jobs' other
+  // results go. The next batch, which has the other slot, may read the tokens; they are 0 before
+  // the first batch.
   template <typename T>
   T* uploaded(int slot, size_t place) const {
     return reinterpret_cast<T*>(slots_[static_cast<size_t>(slot)].on_device + place);
@@ -80,12 +81,12 @@ class BatchRing {
     return uploaded<std::byte>(slot, layout_.upload_bytes() + layout_.job_results_offset());
   }
 
-  // Queues the copies back of the sampled tokens, the first `result_bytes` of the jobs' results
-  // (-1: no jobs, neither is copied) and rows `host_rows` (rising) of `logits`, rows of vocab_size
-  // floats with a stride in elements.
+  // Queues copies to the host: of the sampled tokens, of the first `result_bytes` of the jobs'
+  // results (-1: no jobs, neither is copied), and of rows `host_rows` (ascending) of `logits`, rows
+  // of vocab_size floats with a stride in elements.
   absl::Status Download(int64_t result_bytes, const float* logits, int64_t logits_stride,
                         std::span<const int32_t> host_rows);
-  // Returns the results of the oldest batch in flight, when they are there.
+  // Waits for the oldest batch in flight and returns its results.
   absl::StatusOr<RingResult> Await();
 
  private:
@@ -93,7 +94,7 @@ class BatchRing {
     std::byte* upload = nullptr;
     std::byte* results = nullptr;
     std::byte* on_device = nullptr;
-    Buffer logits;  // for as many rows as a batch has asked for so far
+    Buffer logits;  // for the most rows that a batch has asked for so far
     bool sampled = false;
     size_t result_bytes = 0;
     int64_t host_rows = 0;
@@ -109,7 +110,7 @@ class BatchRing {
   absl::Status DownloadLogits(const float* logits, int64_t stride,
                               std::span<const int32_t> host_rows);
   absl::Status Record(cudaEvent_t event, cudaStream_t stream);
-  // Has what comes next in `stream` wait for what the event was recorded behind.
+  // Makes the following work in `stream` wait for the event.
   absl::Status Follow(cudaStream_t stream, cudaEvent_t event);
 
   CudaDevice& device_;
@@ -119,8 +120,8 @@ class BatchRing {
   Buffer host_memory_;
   cudaStream_t results_stream_ = nullptr;
   std::array<Slot, kSlots> slots_{};
-  int next_ = 0;        // slot of the next batch to begin, or of the begun one
-  bool begun_ = false;  // and not downloaded
+  int next_ = 0;        // slot of the begun batch, or of the next one to begin
+  bool begun_ = false;  // Begin was called, Download not yet
   int in_flight_ = 0;
 };
 

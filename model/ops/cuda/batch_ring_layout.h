@@ -1,4 +1,4 @@
-// How what a batch carries to the device and back is laid out: pure arithmetic.
+// Memory layout of a batch's upload and of its results. Plain C++, no CUDA.
 #ifndef TLM_MODEL_OPS_CUDA_BATCH_RING_LAYOUT_H_
 #define TLM_MODEL_OPS_CUDA_BATCH_RING_LAYOUT_H_
 
@@ -11,7 +11,7 @@
 
 namespace tlm {
 
-// Batches on their way at a time.
+// Batches in flight at a time.
 inline constexpr int kRingSlots = 2;
 
 // The largest batch, padding included.
@@ -23,25 +23,26 @@ struct RingShape {
   int64_t max_jobs = 0;
   int64_t max_host_rows = 0;  // of logits that go to the host
   int64_t vocab_size = 0;
-  size_t attention_bytes = 0;  // of attention's work
+  size_t attention_bytes = 0;  // of the attention work list
   size_t job_bytes = 0;        // of the job table
-  size_t result_bytes = 0;     // that the jobs leave for the host beside their tokens
+  size_t result_bytes = 0;     // of the jobs' results besides their tokens
 };
 
-// A batch's shape as the kernels see it: at least as large as the batch itself.
+// The shape that kernels are launched for: at least as large as the batch itself.
 struct PaddedShape {
   int64_t tokens = 0;
   int64_t rows = 0;  // of logits
 };
 
-// Where the parts of a batch's upload begin, in bytes, multiples of 64:
+// Byte offsets of the parts of a batch's upload, multiples of 64:
 //
 //   token_ids | positions | table_of | logits_rows | attention | jobs | block tables
 //
-// int32 [tokens], three times, and [rows]; attention's work; the job table; int32 [sequences,
-// max_blocks]. The places are the same for all batches of one padded shape, so that recorded
-// kernels may be told them; of the block tables, which have none, they are told the upload's
-// beginning, and table_of counts from there: the entry where a token's sequence has its row.
+// These are: int32 [tokens], three times, and [rows]; attention's work list; the job table; int32
+// [sequences, max_blocks]. The offsets are the same for all batches of one padded shape, so a CUDA
+// graph may hold them. Only the block tables have no fixed offset. Kernels get the beginning of the
+// upload instead, and table_of counts from there: it is the index of the entry where the table row
+// of a token's sequence begins.
 struct UploadPlaces {
   size_t token_ids = 0;
   size_t positions = 0;
@@ -50,26 +51,26 @@ struct UploadPlaces {
   size_t attention = 0;
   size_t jobs = 0;
 
-  // Behind a job table of so many bytes.
+  // The offset of the block tables, behind a job table of `job_bytes`.
   size_t BlockTables(size_t job_bytes) const;
 };
-// `attention_bytes`: room for any batch of that shape.
+// `attention_bytes`: enough for any batch of that shape.
 UploadPlaces PlacesOf(const PaddedShape& padded, size_t attention_bytes);
 
 // Sizes in bytes, multiples of 64. A value type.
 class RingLayout {
  public:
   // Every part of `shape` is >= 0. Sizes that do not fit a size_t, and uploads with more entries
-  // than an int32 counts, become the largest one, which no allocation grants.
+  // than an int32 can index, become the largest size_t, which no allocation grants.
   explicit RingLayout(const RingShape& shape);
 
   size_t upload_bytes() const { return upload_bytes_; }
-  // Results: the tokens sampled, int32 [max_jobs], then result_bytes of the job table's own.
+  // The results are the sampled tokens, int32 [max_jobs], then result_bytes of the job table's own.
   size_t job_results_offset() const { return job_results_offset_; }  // in the results
   size_t download_bytes() const { return download_bytes_; }
 
   size_t slot_bytes() const { return slot_bytes_; }  // upload and results
-  // Of all slots, on the device and as much on the host.
+  // Of all slots; as much on the device as on the host.
   size_t bytes() const { return bytes_; }
 
  private:
@@ -80,13 +81,13 @@ class RingLayout {
   size_t bytes_ = 0;
 };
 
-// Writes a batch's own arrays to their places in `upload`, padded; the job table has `job_bytes`.
+// Writes the batch's arrays, padded, to their offsets in `upload`; the job table takes `job_bytes`.
 // Padding tokens have id 0, position -1 and the first row of the block tables; padding rows point
-// at token 0. Returns the bytes of the whole upload, which `upload` has.
+// at token 0. Returns the bytes of the whole upload; `upload` must be as long.
 size_t WritePadded(const Batch& batch, const PaddedShape& padded, const UploadPlaces& places,
                    size_t job_bytes, std::span<std::byte> upload);
 
-// Consecutive stretches of rising row numbers: {0, 1, 2, 5} is {0, 3}, {5, 1}.
+// Runs of consecutive row numbers; `rows` is ascending: {0, 1, 2, 5} is {0, 3}, {5, 1}.
 struct RowRun {
   int64_t first = 0;
   int64_t rows = 0;

@@ -1,4 +1,4 @@
-// Matrices in blocks: from the host's blocks to the strips of device memory. Plain C++.
+// Converts matrices in blocks from the host's format to the strips of device memory. Plain C++.
 #ifndef TLM_MODEL_OPS_CUDA_BLOCK_LAYOUT_H_
 #define TLM_MODEL_OPS_CUDA_BLOCK_LAYOUT_H_
 
@@ -18,11 +18,11 @@
 
 namespace tlm {
 
-// How n rows of k weights in blocks of a type lie in device memory: kernels/block_format.h says
-// where in a strip. A value type.
+// How n rows of k weights in blocks of one type lie in device memory; kernels/block_format.h
+// describes a strip. A value type.
 //
-// Bits a weight, of matrices of whole strips and cells: those of the type itself, but for Q4_K and
-// Q5_K an eighth more, since factors of 6 bits take 8.
+// Bits per weight, if n and k are whole strips and cells: those of the type itself, but 1/8 more
+// for Q4_K and Q5_K, whose 6-bit factors take 8 bits here.
 class BlockLayout {
  public:
   // n, k >= 0; IsBlockQuantised(type).
@@ -32,14 +32,14 @@ class BlockLayout {
   int64_t k() const { return k_; }
   DType type() const { return type_; }
   const StripFormat& format() const { return format_; }
-  int64_t spans() const { return spans_; }  // of a row
+  int64_t spans() const { return spans_; }  // of 128 inputs, per row
   int64_t strips() const { return (n_ + kStripRows - 1) / kStripRows; }
   size_t strip_bytes() const { return strip_bytes_; }
-  // Of all rows. Sizes that a size_t does not hold become the largest one.
+  // Of all rows. Sizes that a size_t cannot hold become the largest one.
   size_t bytes() const;
 
-  // Writes inputs [first, first + a block's) of row `row` of a strip; of the last block only those
-  // that there is room for. `strip` was all zeros before the first block.
+  // Writes one block, inputs [first, first + its length), of row `row` of a strip; of the last
+  // block only the inputs that exist. `strip` must be all zeros before the first block.
   void Write(const BlockValues& values, int row, int64_t first, std::byte* strip) const;
 
  private:
@@ -51,12 +51,13 @@ class BlockLayout {
   size_t strip_bytes_;
 };
 
-// Host matrices stacked along the outputs (Ops::PackMatrix), to be read as blocks of one type.
+// Host matrices stacked along the outputs (Ops::PackMatrix), read as blocks of one type.
 // Non-owning; const methods may be called from several threads.
 class BlockRows {
  public:
-  // Parts of rank 2 that agree on k: all in blocks of `type`, kOutputsFirst and with the same
-  // input_order; or all of floats, to be quantised with `importance` [k] (empty: none).
+  // The parts have rank 2 and the same k. Either all are in blocks of `type`, kOutputsFirst and
+  // with the same input_order; or all are floats, which are quantised with `importance` [k] (empty:
+  // none).
   BlockRows(std::span<const TensorView> parts, MatrixOrder order, DType type,
             std::span<const float> importance = {});
 
@@ -64,13 +65,13 @@ class BlockRows {
   int64_t k() const { return k_; }
   DType type() const { return type_; }
 
-  // Writes a strip of `layout`, all of its bytes: row i has the weights of outputs[i], or none if
-  // that is -1. INVALID_ARGUMENT for a weight that is not finite, or might not be in bfloat16.
+  // Writes a whole strip of `layout`: row i has the weights of outputs[i], or zeros if that is -1.
+  // INVALID_ARGUMENT: a weight is not finite, or might not be finite in bfloat16.
   absl::Status ReadStrip(std::span<const int64_t> outputs, const BlockLayout& layout,
                          std::byte* strip) const;
 
  private:
-  // The first block of an output of parts in blocks.
+  // The first block of an output; for parts in blocks.
   const std::byte* Find(int64_t output) const;
   absl::Status Quantise(std::span<const int64_t> outputs, const BlockLayout& layout,
                         std::byte* strip) const;

@@ -1,12 +1,12 @@
-// The part of cuBLASLt's C interface that is used, found at run time: a machine without the library
-// still opens the module.
+// The part of cuBLASLt's C interface that the backend uses. The library is opened at run time, so
+// the module also loads on a machine without it.
 //
-// Nothing of the library's headers is compiled in, so one build takes every major version in
-// kCublasLtMajors. What makes that safe, of the 16 functions named in CublasLtApi: all are
-// documented and exported by 12 and 13 alike; descriptors are made by the library (..Create, not
-// the inline ..Init of the headers, which compiles in sizes that have changed) and seen as pointers
-// only; the two structs that cross have had the same members since 11; numbers of enumerators are
-// never reused. cublaslt_abi.cc compares all of it with the headers of the toolkit that builds.
+// No header of the library is compiled in, so one build serves every major version in
+// kCublasLtMajors. This is safe for the 16 functions in CublasLtApi because: all are documented and
+// exported by both 12 and 13; descriptors are made by the library (..Create, not the headers'
+// inline ..Init, which compiles in sizes that have changed) and are used as opaque pointers; the
+// two structs that are passed have had the same members since 11; enumerator values are never
+// reused. cublaslt_abi.cc compares all of this with the headers of the toolkit that builds.
 #ifndef TLM_MODEL_OPS_CUDA_CUBLASLT_API_H_
 #define TLM_MODEL_OPS_CUDA_CUBLASLT_API_H_
 
@@ -23,7 +23,7 @@
 namespace tlm {
 
 inline constexpr std::array<size_t, 2> kCublasLtMajors = {13, 12};
-// By these majors, in the order to try them.
+// The file of each major version, in the order to try them.
 inline constexpr std::array<const char*, 2> kCublasLtFiles = {"libcublasLt.so.13",
                                                               "libcublasLt.so.12"};
 
@@ -60,14 +60,14 @@ struct Algorithm {  // cublasLtMatmulAlgo_t
 struct HeuristicResult {  // cublasLtMatmulHeuristicResult_t
   Algorithm algorithm;
   size_t workspace_bytes;
-  int state;  // of the following only with kSuccess
+  int state;  // the members below are valid only with kSuccess
   float waves;
   int reserved[4];
 };
 
 }  // namespace cublaslt
 
-// Each member is the function cublasLt<Member>; those that return int return a cublasStatus_t.
+// Each member is the function cublasLt<Member>. Those that return int return a cublasStatus_t.
 struct CublasLtApi {
   std::string file;  // what was opened
 
@@ -100,8 +100,8 @@ struct CublasLtApi {
 };
 
 // Opens the library `file`, a path or a name that the dynamic linker searches for. It is never
-// closed: threads it may have started cannot be joined. UNAVAILABLE, naming `file`: it cannot be
-// opened, lacks a function, or is of a major version not in kCublasLtMajors.
+// closed, because threads that it may have started cannot be joined. UNAVAILABLE, naming `file`: it
+// cannot be opened, lacks a function, or has a major version that is not in kCublasLtMajors.
 absl::StatusOr<CublasLtApi> OpenCublasLt(const std::string& file);
 
 // "cuBLASLt 13.1.0"

@@ -13,10 +13,10 @@
 namespace tlm {
 
 // The library on `device`, which must outlive it: the first of `files` that opens (OpenCublasLt)
-// and takes the device. UNAVAILABLE says of each why it does not.
+// and supports the device. UNAVAILABLE: the message says for each file why it does not.
 absl::StatusOr<std::unique_ptr<GemmLibrary>> MakeCublasLtLibraryFrom(
     CudaDevice& device, std::span<const std::string> files);
-// Of kCublasLtFiles.
+// Tries kCublasLtFiles.
 absl::StatusOr<std::unique_ptr<GemmLibrary>> MakeCublasLtLibrary(CudaDevice& device);
 
 }  // namespace tlm

@@ -1,4 +1,4 @@
-// A GPU as a device: its memory, its two streams, and recorded runs of kernels.
+// A GPU as a device: its memory, its two streams, and its CUDA graphs.
 #ifndef TLM_MODEL_OPS_CUDA_CUDA_DEVICE_H_
 #define TLM_MODEL_OPS_CUDA_CUDA_DEVICE_H_
 
@@ -25,35 +25,35 @@
 
 namespace tlm {
 
-// What kernels are planned by.
+// The properties that kernels are planned for.
 struct CudaProperties {
   int ordinal = 0;
   int compute_major = 0;  // compute capability
   int compute_minor = 0;
   int multiprocessors = 0;
-  size_t shared_bytes_per_block = 0;  // the most a block may be allowed
+  size_t shared_bytes_per_block = 0;  // the most that a thread block may have
   size_t shared_bytes_per_multiprocessor = 0;
   size_t l2_bytes = 0;
   size_t total_bytes = 0;
   size_t free_bytes = 0;  // when the device was opened
 };
 
-// Recordings that could not be made, and why the last one could not.
+// Graphs that could not be captured, and why the last one could not.
 struct GraphFailures {
   int64_t count = 0;
   std::string last;
 };
 
-// Everything goes through one compute stream, in the order of the calls, except what uploads of
-// weights and batches put on the copy stream. Threading as Device: one thread at a time, any
-// thread. The first failed call other than an allocation is a device fault: INTERNAL, and every
-// later call returns it again, because results of a device that failed once cannot be trusted.
+// All work goes to one compute stream, in the order of the calls, except uploads of weights and
+// batches, which go to the copy stream. Threading as Device: one thread at a time, any thread. The
+// first failed call other than an allocation is a device fault: INTERNAL. Every later call returns
+// it again, because results of a device that failed once cannot be trusted.
 class CudaDevice : public Device {
  public:
-  // Opens device options.device. NOT_FOUND: there is none of that number or UUID, and the message
-  // lists those that are visible; INVALID_ARGUMENT: several have a UUID that begins so;
-  // FAILED_PRECONDITION: the driver or the device (compute capability below 8.0) is too old;
-  // RESOURCE_EXHAUSTED: no memory for a staging buffer.
+  // Opens device options.device. NOT_FOUND: no device has that number or UUID; the message lists
+  // the visible ones. INVALID_ARGUMENT: several UUIDs begin like that. FAILED_PRECONDITION: the
+  // driver or the device (compute capability below 8.0) is too old. RESOURCE_EXHAUSTED: no memory
+  // for a staging buffer.
   static absl::StatusOr<std::unique_ptr<CudaDevice>> Create(const CudaOptions& options);
   ~CudaDevice() override;
   CudaDevice(const CudaDevice&) = delete;
@@ -67,12 +67,12 @@ class CudaDevice : public Device {
   void SetBatchInvariant(bool holds) { info_.batch_invariant = holds; }
 
   absl::StatusOr<Buffer> Allocate(size_t bytes, MemoryPurpose purpose) override;
-  // Pinned host memory, aligned to a page; never counted in AllocatedBytes().
+  // Pinned host memory, page-aligned. Not counted in AllocatedBytes().
   absl::StatusOr<Buffer> AllocatePinned(size_t bytes);
-  // What is alive of AllocatePinned.
+  // Bytes of live buffers of AllocatePinned.
   size_t pinned_bytes() const { return pinned_bytes_.load(std::memory_order_relaxed); }
-  // Recorded graphs count by what the device's free memory fell, for each of them, while
-  // RecordAhead made the first.
+  // CUDA graphs are counted with an average size: the fall of the device's free memory per graph
+  // while RecordAhead captured the first ones.
   std::array<size_t, kMemoryPurposes> AllocatedBytes() const override;
   absl::StatusOr<size_t> FreeBytes();
 
@@ -81,54 +81,55 @@ class CudaDevice : public Device {
   absl::Status CopyOnDevice(void* to, const void* from, size_t bytes) override;
   absl::Status Synchronize() override;
 
-  // Runs `fn` directly for key 0 and where graphs are turned off. Otherwise records what it queues
-  // the first time the key is seen, and launches the recording; with options.max_graphs of them,
-  // the one launched longest ago goes, when it has run. A recording that fails is made up for by a
-  // direct run; after the second failure the key is always run directly, as it is when memory for
-  // the recording lacks. An error that `fn` has in the direct run too is returned.
+  // Runs `fn` directly for key 0, and if graphs are turned off. Otherwise captures `fn` the first
+  // time a key is seen, and launches the graph. Beyond options.max_graphs, the graph that was
+  // launched longest ago is destroyed, after it has run. If a capture fails, `fn` runs directly.
+  // After two failures a key is always run directly. An error that `fn` also has in the direct run
+  // is returned.
   absl::Status RunCaptured(uint64_t key, const std::function<absl::Status()>& fn) override;
-  // False with options.max_graphs of them, when options.record_ahead_ms have passed in these calls
-  // since DropGraphs, when half the memory that was free then is taken, and after a failure.
+  // False when there are options.max_graphs graphs, when these calls have taken
+  // options.record_ahead_ms since DropGraphs, when half of the memory that was free at first is
+  // used, and after a failure.
   absl::StatusOr<bool> RecordAhead(uint64_t key, const std::function<absl::Status()>& fn) override;
-  // Forgets all recordings: what they point at is about to go, or keys will mean something else.
-  // Waits for those that run.
+  // Destroys all graphs, after those that run have ended: for when memory that they point at is
+  // about to be freed, or keys will mean something else.
   absl::Status DropGraphs();
   RunCounts run_counts() const override { return run_counts_; }
   const GraphFailures& graph_failures() const { return graph_failures_; }
-  // Spent in RecordAhead since DropGraphs.
+  // Time spent in RecordAhead since DropGraphs.
   absl::Duration ahead_time() const { return ahead_.time; }
 
   cudaStream_t compute_stream() const { return compute_stream_; }
   cudaStream_t copy_stream() const { return copy_stream_; }
 
-  // Makes this the calling thread's current device. Every call here does so itself; for those that
-  // start kernels.
+  // Makes this the calling thread's current device. Every call here does so itself; this is for
+  // code that launches kernels.
   absl::Status MakeCurrent();
-  // The status of a runtime call or a launch; remembers a fault. OK only while there is none.
+  // The status of a runtime call or of a launch. Remembers a fault; OK only while there is none.
   absl::Status Check(cudaError_t error, std::string_view call);
   // The first fault, or OK.
   const absl::Status& fault() const { return fault_; }
 
  private:
   struct Graph {
-    cudaGraphExec_t exec = nullptr;  // null: not recorded (yet)
+    cudaGraphExec_t exec = nullptr;  // null: not captured (yet)
     int failures = 0;
     int64_t last_use = 0;
   };
-  // A recording without a key; it goes when the event has passed.
+  // A graph without a key, destroyed once the event has passed.
   struct Retired {
     cudaGraphExec_t exec = nullptr;
     cudaEvent_t idle = nullptr;
   };
-  // What RecordAhead has spent.
+  // What RecordAhead has used.
   struct Ahead {
     int64_t graphs = 0;
     absl::Duration time;
-    size_t free_before = 0;  // the first one
-    size_t free_after = 0;   // the last one
+    size_t free_before = 0;  // before the first graph
+    size_t free_after = 0;   // after the last one
     bool failed = false;
   };
-  // Pinned memory that CopyToDevice goes through, half by half.
+  // Pinned memory that CopyToDevice copies through, half by half.
   struct Staging {
     Buffer memory;
     std::array<cudaEvent_t, 2> copied{};
@@ -140,17 +141,17 @@ class CudaDevice : public Device {
   absl::Status ReadProperties(int ordinal, std::string_view uuid_prefix);
   absl::Status CreateStreams();
   absl::Status Ready();  // no fault, and current
-  // Records `fn` into *graph. A null exec then: it could not be recorded.
+  // Captures `fn` into *graph. If that fails, exec is null.
   void Record(const std::function<absl::Status()>& fn, Graph* graph);
   void CountFailure(const absl::Status& why, Graph* graph);
   // Makes room for one more graph.
   absl::Status RetireOldest();
-  // Destroys what was retired and runs no more; `all`: everything, which nothing may run then.
+  // Destroys retired graphs that have ended; with `all` every one, none of which may run then.
   void DestroyRetired(bool all);
   absl::Status RecordOneAhead(uint64_t key, const std::function<absl::Status()>& fn);
   void CountGraphBytes();
 
-  const size_t max_graphs_;  // 0: none are recorded
+  const size_t max_graphs_;  // 0: none are captured
   const absl::Duration ahead_limit_;
   DeviceInfo info_;
   CudaProperties properties_;

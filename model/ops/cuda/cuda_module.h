@@ -24,14 +24,14 @@ using CudaCreateFunction = int(const CudaOptions* options, Ops** out, char* erro
 
 extern "C" {
 
-// The program's version, its compiler and a hash of the headers that describe the border. Called
-// before anything else; a program whose own string differs calls nothing else.
+// The program's version, its compiler and a hash of the headers that describe this interface. The
+// program calls this first; if the string differs from its own, it calls nothing else.
 const char* tlm_cuda_module_abi();
 
-// Makes the backend on a device. Returns an absl::StatusCode: 0 and the backend, which belongs to
-// the caller and must be gone before the module is closed, in *out; or another one, null in *out
-// and one line of text in `error`, terminated and cut to `error_size` bytes. NOT_FOUND: no such
-// device. FAILED_PRECONDITION: the driver or the device is too old. Nothing is thrown.
+// Makes the backend on a device. Returns an absl::StatusCode. If it is 0, *out is the backend; it
+// belongs to the caller and must be destroyed before the module is closed. Otherwise *out is null
+// and `error` has one line of text, terminated and cut to `error_size` bytes. NOT_FOUND: no such
+// device. FAILED_PRECONDITION: the driver or the device is too old. Throws nothing.
 int tlm_cuda_create(const tlm::CudaOptions* options, tlm::Ops** out, char* error,
                     size_t error_size);
 }

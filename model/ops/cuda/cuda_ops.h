@@ -25,15 +25,16 @@
 
 namespace tlm {
 
-// Activations, keys and values have the type of the matrices, float64 counting as float32; of a
-// model with matrices in blocks bfloat16, to which their elements are rounded (gemm.h). Batches
-// that decode are padded and recorded (batch_shape.h).
+// Activations, keys and values have the type of the matrices (float32 for float64), or bfloat16 for
+// a model with matrices in blocks (gemm.h). Decoding batches are padded and run as CUDA graphs
+// (batch_shape.h).
 class CudaOps : public Ops {
  public:
   using MakeLibrary = absl::StatusOr<std::unique_ptr<GemmLibrary>>(CudaDevice& device);
 
-  // Opens a device; statuses as CudaDevice::Create. `make_library` makes what options.library is
-  // about; null where there is no library, and one that cannot be made is done without.
+  // Opens a device; statuses as CudaDevice::Create. `make_library` makes the library that
+  // options.library asks for; null: there is none. If it fails, the backend works without a
+  // library.
   static absl::StatusOr<std::unique_ptr<CudaOps>> Create(const CudaOptions& options,
                                                          MakeLibrary* make_library);
   ~CudaOps() override;
@@ -46,7 +47,8 @@ class CudaOps : public Ops {
     return kv == ActivationType(weights) || kv == DType::kF8E4M3;
   }
   bool TakesWeights(WeightFormat) const override { return true; }
-  // All in blocks; of a gated one, of one type and with their inputs in the same order.
+  // True if all parts are in blocks and, for a gated matrix, also agree in type and in the order of
+  // their inputs.
   bool TakesBlocks(std::span<const TensorView> parts, MatrixUse use) const override;
   size_t BlockMatrixBytes(DType type, int64_t n, int64_t k) const override;
   absl::StatusOr<std::unique_ptr<Matrix>> PackMatrix(
@@ -62,7 +64,7 @@ class CudaOps : public Ops {
   void Release() override;
   std::string Report() const override;
   std::string TakeProductMethods() override { return gemm_.TakeMethods(); }
-  // Whole runs of wide loads and copies, at every element size.
+  // Rows are a multiple of 32 elements, so that 16-byte loads and copies fit at every element size.
   int64_t RowStride(int64_t cols, DType) const override { return (cols + 31) / 32 * 32; }
   int64_t PaddedRows(int64_t rows) const override { return PaddedRowCount(rows); }
   int max_batches() const override { return BatchPipeline::kBatches; }
@@ -91,7 +93,7 @@ class CudaOps : public Ops {
  private:
   CudaOps(std::unique_ptr<CudaDevice> device, std::unique_ptr<GemmLibrary> library);
 
-  // A matrix whose rows in blocks of `type` are those of all `parts`.
+  // A segment in blocks of `type`, with the rows of all `parts`.
   absl::StatusOr<CudaMatrix::Segment> PackSegment(std::span<const TensorView> parts,
                                                   MatrixOrder order, DType type,
                                                   std::span<const float> importance,
@@ -100,22 +102,22 @@ class CudaOps : public Ops {
                                                      MatrixOrder order, MatrixUse use,
                                                      std::optional<DType> type,
                                                      std::span<const float> importance);
-  // out = rows of `table`, or that more; see LaunchEmbedBlocks.
+  // out = rows of `table`, or out += them; see LaunchEmbedBlocks.
   absl::Status EmbedBlocks(const CudaMatrix& table, const int32_t* rows, const int32_t* others,
                            bool adds, const Rows& out);
-  // Of pipeline_'s model, all but those of gemm_: steps are recorded, and a kernel that is not on
-  // the device yet cannot be.
+  // Loads the kernels of pipeline_'s model, except those of gemm_. A kernel that is not loaded
+  // cannot be captured.
   absl::Status LoadKernels(const ModelShape& shape, DType activations);
   absl::Status CheckArithmeticOf(const ModelShape& shape, DType activations);
-  // Starts a kernel on this device: the launch's status.
+  // Launches a kernel on this device; returns the launch's status.
   template <typename Launch>
   absl::Status Queue(std::string_view name, const Launch& launch);
 
   const std::unique_ptr<CudaDevice> device_;
   const std::unique_ptr<GemmLibrary> library_;  // may be null
-  std::string without_library_;                 // why it is
+  std::string without_library_;                 // why library_ is null
   std::optional<ArithmeticQuestion> asked_;
-  ArithmeticCheck arithmetic_;  // the answer
+  ArithmeticCheck arithmetic_;  // the result for asked_
   Gemm gemm_;
   WeightUpload upload_;
   std::unique_ptr<BatchPipeline> pipeline_;  // while reserved

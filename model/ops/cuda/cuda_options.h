@@ -6,16 +6,16 @@
 
 namespace tlm {
 
-// Each optimisation can be turned off; this changes the speed, never the bits.
+// Each optimisation can be turned off. That changes the speed, never the bits of results.
 struct CudaOptions {
-  // Among the devices that CUDA_VISIBLE_DEVICES leaves: an ordinal, or a UUID as nvidia-smi -L
-  // prints it ("GPU-...", "MIG-...") or the beginning of one.
+  // One of the devices that CUDA_VISIBLE_DEVICES makes visible: an ordinal, or a UUID as nvidia-smi
+  // -L prints it ("GPU-...", "MIG-..."), or the beginning of one.
   std::string device = "0";
-  bool graphs = true;           // steps of shapes that recur are recorded once and replayed
-  int max_graphs = 256;         // of them; the one used longest ago makes room
-  int record_ahead_ms = 1'000;  // so long, at most, a start takes to record shapes to come
-  bool overlap = true;  // a kernel may begin before the one before it ends, where devices can
-  bool library = true;  // cuBLASLt where it gives the bits of own kernels and is faster
+  bool graphs = true;           // steps of recurring shapes are captured once and replayed
+  int max_graphs = 256;         // the least recently used one is dropped
+  int record_ahead_ms = 1'000;  // limit for captures while a model loads
+  bool overlap = true;  // programmatic dependent launch, from compute capability 9.0
+  bool library = true;  // cuBLASLt, where it has the bits of the own kernels and is faster
 };
 
 }  // namespace tlm

@@ -1,4 +1,4 @@
-// What the CUDA runtime reports, as absl::Status.
+// Errors of the CUDA runtime as absl::Status.
 #ifndef TLM_MODEL_OPS_CUDA_CUDA_STATUS_H_
 #define TLM_MODEL_OPS_CUDA_CUDA_STATUS_H_
 
@@ -11,18 +11,18 @@
 
 namespace tlm {
 
-// The status of a call of the runtime: OK, RESOURCE_EXHAUSTED (the device is out of memory) or
-// INTERNAL, naming the call, the error and what the runtime says of it. `call` may be the text of
-// the whole expression; its arguments are left out.
+// The status of a runtime call: OK, RESOURCE_EXHAUSTED (the device is out of memory) or INTERNAL,
+// naming the call, the error and its description. `call` may be the text of the whole expression;
+// its arguments are cut off.
 absl::Status CudaStatus(cudaError_t error, std::string_view call);
 
-// RESOURCE_EXHAUSTED: `bytes` of `what` ("device memory") asked for, `free_bytes` left.
+// RESOURCE_EXHAUSTED: `bytes` of `what` ("device memory") were requested, `free_bytes` are left.
 absl::Status CudaOutOfMemory(std::string_view what, size_t bytes, size_t free_bytes);
 
 }  // namespace tlm
 
-// Returns from the function when the call failed. Where a CudaDevice is at hand, its Check is
-// better: it remembers the fault.
+// Returns from the function if the call failed. Where there is a CudaDevice, use its Check instead,
+// which remembers the fault.
 #define TLM_CUDA_RETURN_IF_ERROR(call)                                                \
   do {                                                                                \
     if (const cudaError_t tlm_cuda_error_ = (call); tlm_cuda_error_ != cudaSuccess) { \

@@ -1,10 +1,10 @@
-// Named stretches of the host's work in a profiler's time line.
+// Named ranges of host work in a profiler's timeline.
 #ifndef TLM_MODEL_OPS_CUDA_NVTX_H_
 #define TLM_MODEL_OPS_CUDA_NVTX_H_
 
 #include <cuda_runtime.h>
 
-// With the toolkit's own runtime alone: the emulator has no profiler.
+// Only with the toolkit's own runtime: the emulator has no profiler.
 #if defined(__CUDA_RUNTIME_API_H__) && __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>
 #define TLM_INTERNAL_NVTX 1
@@ -14,7 +14,8 @@
 
 namespace tlm {
 
-// From its construction to the end of its scope. `name` outlives it; no cost without a profiler.
+// Lasts from its construction to the end of its scope. `name` must outlive it. Costs nothing
+// without a profiler.
 class NvtxRange {
  public:
 #if TLM_INTERNAL_NVTX

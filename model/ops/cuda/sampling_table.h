@@ -1,4 +1,4 @@
-// A batch's sampling jobs as one block of bytes to upload, and what comes back as tokens.
+// Packs a batch's sampling jobs into one table to upload, and unpacks the results into tokens.
 #ifndef TLM_MODEL_OPS_CUDA_SAMPLING_TABLE_H_
 #define TLM_MODEL_OPS_CUDA_SAMPLING_TABLE_H_
 
@@ -14,42 +14,42 @@
 
 namespace tlm {
 
-// Of pinned host memory and of device memory alike; for any batch within the limits.
+// Bytes of pinned host memory, and as many of device memory, for any batch within the limits.
 struct SamplingTableBytes {
   size_t table = 0;
   size_t outcomes = 0;
 };
 SamplingTableBytes MaxSamplingTableBytes(const BatchLimits& limits, int64_t vocab_size);
 
-// Whether a job's lists or the number of tokens it reports are too many for the device: over
-// 16,384 words of lists (2 a biased token, 1 an allowed or banned one or a 32nd of the vocabulary,
-// whichever is less, the latter with a mask, and with penalties 2 a different token of the history
-// and 2 a token of the draft) or over kMaxTopTokens. Its row of logits is then brought to the host
-// for Sampler and the device gives token 0 for it, so that no batch may name it in PendingToken:
-// the results of a batch with such a job are awaited before the next one is launched.
+// Whether a job is too large for the device, because its lists exceed 16,384 words or it reports
+// more than kMaxTopTokens. A list takes: 2 words per biased token; 1 per allowed or banned token,
+// or 1 per 32 tokens of the vocabulary, whichever is less (always the latter with a mask); with
+// penalties 2 per different token of the history and 2 per token of the draft. For such a job the
+// row of logits is copied to the host for Sampler, and the device reports token 0. So no batch may
+// name it in PendingToken: the results of its batch are awaited before the next one is launched.
 bool NeedsHost(const SamplingJob& job, int64_t vocab_size);
 
-// What became of a batch's jobs when packed.
+// The result of packing a batch's jobs.
 struct PackedJobs {
-  size_t table_bytes = 0;    // of the table, to be uploaded
-  size_t outcome_bytes = 0;  // to be brought back
+  size_t table_bytes = 0;    // of the table, to upload
+  size_t outcome_bytes = 0;  // to download
   bool noise = false;        // SampleStages of these jobs
   bool finish = false;
   std::vector<int32_t> host;  // jobs that NeedsHost, ascending
-  std::vector<int32_t> late;  // others whose mask is not known: nothing is sampled, MaskIsLate()
-  // [jobs]: for messages, when what the jobs point at is no more.
+  std::vector<int32_t> late;  // others whose mask was not ready: nothing is sampled, MaskIsLate()
+  // [jobs]: for messages, when what the jobs point at no longer exists.
   std::vector<RemovalCounts> removals;
 };
 
-// Packs the tables of consecutive batches; each is to run on the device in the order they were
-// packed. Thread-compatible.
+// Packs the tables of consecutive batches. They must run on the device in the order in which they
+// were packed. Thread-compatible.
 class SamplingTable {
  public:
   explicit SamplingTable(int64_t vocab_size) : vocab_size_(vocab_size) {}
 
-  // Awaits masks. `table` is 8-byte aligned and of MaxSamplingTableBytes(). A penalised job whose
-  // row's token is a PendingToken counts that token too, as one more in the output, though its
-  // history lacks it. *packed is overwritten; its memory is used again.
+  // Waits for masks. `table` is 8-byte aligned and has MaxSamplingTableBytes(). If the token of a
+  // penalised job's row is a PendingToken, that token counts as one more token of the output,
+  // although the history lacks it. *packed is overwritten; its memory is reused.
   void Pack(const Batch& batch, std::span<std::byte> table, PackedJobs* packed);
 
  private:
@@ -60,9 +60,9 @@ class SamplingTable {
   std::vector<std::pair<int32_t, TokenHistory::Seen>> drafted_;
 };
 
-// By Batch::jobs, with Sampler's errors. `packed` is what Pack made of the batch; of the batch
-// itself only the jobs' values are read, nothing they point at. `outcomes` are outcome_bytes,
-// 8-byte aligned. What stands in the places of PackedJobs::host is to be overwritten with
+// One result per job of Batch::jobs, with Sampler's errors. `packed` is what Pack made of the
+// batch. Of the batch itself only the jobs' values are read, nothing that they point at. `outcomes`
+// are outcome_bytes, 8-byte aligned. The caller overwrites the results of PackedJobs::host with
 // Sampler's result for the job's row.
 std::vector<absl::StatusOr<SampledToken>> UnpackJobs(const Batch& batch, const PackedJobs& packed,
                                                      int64_t vocab_size,

@@ -1,4 +1,4 @@
-// Threads that fill pinned memory while the device fetches from it.
+// Threads that fill pinned memory while the device copies from it.
 #ifndef TLM_MODEL_OPS_CUDA_UPLOAD_PIPELINE_H_
 #define TLM_MODEL_OPS_CUDA_UPLOAD_PIPELINE_H_
 
@@ -20,22 +20,23 @@
 
 namespace tlm {
 
-// A stretch of device memory to be filled.
+// A range of device memory to fill.
 struct UploadPiece {
   void* to = nullptr;
   size_t bytes = 0;  // at most a slot's
 };
 
-// Pieces are numbered over the pipeline's life; piece p passes through slot p % slots:
+// Pieces are numbered over the pipeline's life. Piece p uses slot p % slots. In order of their
+// numbers, pieces are:
 //
 //   copied by the device | in the copy stream | filled | being filled | slot free | not yet
 //                                             ^ next for the stream                ^ free_before_
 //
-// Only the calling thread speaks to the device, one thread at a time; the others fill.
+// Only the calling thread makes CUDA calls, one thread at a time; the other threads fill slots.
 class UploadPipeline {
  public:
-  // Slots of slot_bytes for `threads` threads, `slots` >= 2 * threads. RESOURCE_EXHAUSTED: no
-  // pinned memory. `device` must outlive it.
+  // Makes `slots` >= 2 * threads slots of slot_bytes each. RESOURCE_EXHAUSTED: no pinned memory.
+  // `device` must outlive the pipeline.
   static absl::StatusOr<std::unique_ptr<UploadPipeline>> Create(CudaDevice& device, int threads,
                                                                 int slots, size_t slot_bytes);
   // Waits for the copies.
@@ -46,15 +47,15 @@ class UploadPipeline {
   int threads() const { return static_cast<int>(threads_.size()); }
   size_t slot_bytes() const { return slot_bytes_; }
 
-  // Has pieces 0 .. pieces - 1 filled by fill(piece, slot memory), in any order and several at a
-  // time, and copied to place(piece). Returns when all are filled and their copies queued, or with
-  // the error of the first piece that has one; nothing runs `fill` any more then. What is put on
-  // the compute stream afterwards finds the copies done.
+  // Calls fill(piece, slot memory) for pieces 0 .. pieces - 1, in any order and several at a time,
+  // and copies each to place(piece). Returns when all are filled and their copies are queued, or
+  // with the error of the first piece that has one; then no call of `fill` is running. Work that is
+  // put on the compute stream afterwards finds the copies done.
   absl::Status Run(int64_t pieces, const std::function<UploadPiece(int64_t)>& place,
                    const std::function<absl::Status(int64_t, void*)>& fill);
 
  private:
-  // A piece to fill: its number, its number in the running call, and with what.
+  // A piece to fill: its number, its number within the running call, and the function.
   struct Task {
     int64_t piece = 0;
     int64_t index = 0;
@@ -70,15 +71,15 @@ class UploadPipeline {
   UploadPipeline(CudaDevice& device, int slots, size_t slot_bytes);
   absl::Status Open(int threads);
   void ThreadMain();
-  // Waits for a piece to fill; nothing when the pipeline ends.
+  // Waits for a piece to fill; nullopt when the pipeline ends.
   std::optional<Task> NextTask() TLM_EXCLUDES(mutex_);
   void Report(int64_t piece, absl::Status error) TLM_EXCLUDES(mutex_);
   Slot& SlotOf(int64_t piece) { return slots_[static_cast<size_t>(piece) % slots_.size()]; }
-  // Lets the threads go on to pieces before `limit`, whose slots it waits for.
+  // Lets the threads fill the pieces before `limit`, after waiting for their slots.
   absl::Status FreeSlotsBefore(int64_t limit);
   absl::Status AwaitFilled(int64_t piece);
   absl::Status CopyPiece(int64_t piece, const UploadPiece& place);
-  // No piece is begun any more; returns when none is being filled.
+  // Stops the threads from beginning pieces; returns when none is being filled.
   void StopFilling();
 
   CudaDevice& device_;

@@ -1,4 +1,4 @@
-// Reads the weights of chosen outputs from host matrices of any float type and order.
+// Reads the weights of selected outputs from host matrices of any float type and order.
 #ifndef TLM_MODEL_OPS_CUDA_WEIGHT_ROWS_H_
 #define TLM_MODEL_OPS_CUDA_WEIGHT_ROWS_H_
 
@@ -15,27 +15,28 @@
 
 namespace tlm {
 
-// The type that stacked parts are stored in: one 16-bit type if all agree on it, else F32.
+// The type that stacked parts are stored in: their common 16-bit type, else F32.
 DType StoredType(std::span<const TensorView> parts);
 
-// An infinity or a NaN among the weights, as it is stored.
+// An infinity or a NaN among the weights, in the stored type.
 struct NonFinite {
   size_t part = 0;
   int64_t element = 0;  // of the part, in its own order
   double value = 0.0;
 };
-// INVALID_ARGUMENT naming all of it.
+// INVALID_ARGUMENT, naming part, element and value.
 absl::Status NonFiniteError(const NonFinite& found, const TensorView& part);
 
-// Elements of `part`, any float type, as float32. The first that is not finite, as part 0, if any.
+// Converts the elements of `part`, of any float type, to float32. Returns the first one that is not
+// finite, as part 0, if there is one.
 std::optional<NonFinite> ReadFloats(const TensorView& part, std::span<float> out);
 
-// Host matrices of n_i outputs and k inputs stacked along the outputs (Ops::PackMatrix), not
+// Host matrices of n_i outputs and k inputs, stacked along the outputs (Ops::PackMatrix), not
 // necessarily aligned. Non-owning; const methods may be called from several threads.
 class WeightRows {
  public:
-  // Parts are of rank 2 and of float types, and agree on k. Weights are stored as `stored`:
-  // StoredType(parts), F32, or BF16 with a rounding.
+  // The parts have rank 2, float types and the same k. `stored` is the type that weights are stored
+  // in: StoredType(parts), F32, or BF16 with rounding.
   WeightRows(std::span<const TensorView> parts, MatrixOrder order, DType stored);
   WeightRows(std::span<const TensorView> parts, MatrixOrder order)
       : WeightRows(parts, order, StoredType(parts)) {}
@@ -44,13 +45,14 @@ class WeightRows {
   int64_t k() const { return k_; }
   DType stored_type() const { return stored_; }
 
-  // Writes the k weights of each of `outputs` (-1: zeros), as stored_type(), and then zeros to rows
-  // of row_stride >= k elements. The first value that is not finite, by row and input, if any.
+  // Writes, for each of `outputs`, its k weights as stored_type() and then zeros up to row_stride
+  // >= k elements; -1 gives a row of zeros. Returns the first value that is not finite, in the
+  // order of rows and inputs, if there is one.
   std::optional<NonFinite> Read(std::span<const int64_t> outputs, int64_t row_stride,
                                 void* out) const;
 
  private:
-  // Where the weights of one output lie.
+  // Where the weights of one output are.
   struct Source {
     const std::byte* data = nullptr;  // of the first input; null: an output of zeros
     DType dtype = DType::kF32;
@@ -60,7 +62,7 @@ class WeightRows {
   };
 
   Source Find(int64_t output) const;
-  // The rows of `sources` where the inputs come first.
+  // Reads the rows of `sources` from matrices whose first dimension is the inputs.
   void ReadColumns(std::span<const Source> sources, size_t row_bytes, std::byte* rows) const;
   template <typename From, typename To>
   static void ReadSquare(std::span<const Source> sources, int64_t begin, size_t inputs,
