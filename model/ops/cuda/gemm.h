@@ -1,7 +1,7 @@
 // Matrix products on the device.
 //
-// Numbers. Every output is one chain: an fp32 accumulator that starts at 0 and takes k ascending,
-// then rounding to the activation type T, that of x:
+// Arithmetic. Every output is one chain of additions: an fp32 accumulator starts at 0 and takes k
+// ascending. The result is then rounded to the activation type T, the type of x:
 //
 //   a = chain              where UsesTensorCores: k by 16, as mma.m16n8k16 sums them; otherwise one
 //                          by one, each a fused multiply-add
@@ -10,12 +10,11 @@
 //   v = T(activation(v))   with an activation
 //   out = T(silu(g) * u)   of a gated product, g and u each such a v
 //
-// Where out is fp32 (logits), read T as fp32: nothing is rounded. Because every step ends in a
-// rounding of its own, one fused kernel has the bits of a product followed by an elementwise
-// kernel.
+// If out is fp32 (logits), T is fp32 and nothing is rounded. Every line above ends in a rounding of
+// its own, so one fused kernel has the same bits as a product followed by an elementwise kernel.
 //
-// A matrix in blocks means its elements (model/tensor/blocks.h) rounded to T, bfloat16: products
-// have the bits of those with a matrix that is stored so.
+// The weights of a matrix in blocks are its elements (model/tensor/blocks.h) rounded to T, which is
+// bfloat16: products have the same bits as with a bfloat16 matrix of these values.
 #ifndef TLM_MODEL_OPS_CUDA_GEMM_H_
 #define TLM_MODEL_OPS_CUDA_GEMM_H_
 
@@ -42,54 +41,55 @@
 
 namespace tlm {
 
-// Chooses and starts the kernels, on the device's compute stream. A product's choice depends on the
-// number of rows only between kernels with the same bits. Same threading as Device; statuses are
-// those of CudaDevice::Check. Where UsesTensorCores, rows of x are 16-byte aligned; the library is
-// asked for plain products only where those of out are, too.
+// Chooses and launches the kernels, on the device's compute stream. The number of rows affects only
+// the choice between kernels with the same bits. Same threading as Device; statuses are those of
+// CudaDevice::Check. Where UsesTensorCores, rows of x must be 16-byte aligned. The library gets a
+// plain product only if the rows of out are aligned, too.
 class Gemm {
  public:
-  // `library` may be null: own kernels alone. Both must outlive this. `properties` are those to
-  // plan for, usually the device's.
+  // `library` may be null: then the own kernels compute everything. Both must outlive this object.
+  // Plans are made for `properties`, usually the device's.
   Gemm(CudaDevice& device, const CudaProperties& properties, GemmLibrary* library);
 
-  // Loads the kernels that products with a matrix of this layout take, before the first of them,
-  // and notes for Reserve that they will be run. `blocks`: those of the matrix's segments, if it is
-  // in blocks; the layout is then that of the dequantised matrix. Statuses as CudaDevice::Check.
+  // Loads the kernels for products with a matrix of this layout, and notes for Reserve that there
+  // will be such products. Call it before the first of them. `blocks`: those of the matrix's
+  // segments, if it is in blocks; `layout` is then that of the dequantised matrix. Statuses as
+  // CudaDevice::Check.
   absl::Status Prepare(const MatrixLayout& layout, std::span<const BlockLayout> blocks = {});
 
-  // Device memory that Reserve keeps, for the layouts noted so far.
+  // Device memory that Reserve keeps, for the layouts prepared so far.
   size_t ReserveBytes(const BatchLimits& limits) const;
-  // The same before any is noted: of a model whose gated matrices have so many outputs, 0 for none,
-  // and inputs that the library could take.
+  // The same before any layout is prepared, for a model whose gated matrices have at most
+  // `gated_outputs` outputs (0: it has none) and shapes that the library could take.
   size_t ReserveBytes(const BatchLimits& limits, int64_t gated_outputs, DType dtype) const;
-  // Bytes of the panel that matrices in blocks are dequantised to, as many rows at a time as it
-  // holds: enough for the largest matrix, of so many elements (each row of which counts as a
-  // multiple of 8), and kMostPanelBytes at the most.
+  // Bytes of the panel for dequantised rows: enough for a whole matrix of `elements` elements (each
+  // row counted as a multiple of 8), the model's largest, but at most kMostPanelBytes. A larger
+  // matrix is dequantised in several parts.
   static size_t PanelBytes(int64_t elements) {
     return std::min(static_cast<size_t>(elements) * 2, kMostPanelBytes);
   }
   static constexpr size_t kMostPanelBytes = size_t{256} << 20;
-  // Takes the workspace and the panel (PanelBytes; 0: no matrix is in blocks), and finds out for
-  // every layout noted for which numbers of rows the library has the bits of the own kernels and is
-  // faster. For that it takes more memory (inputs and outputs of the largest product, kProbeBytes
-  // of output at the most, and twice the L2 cache) and gives it back; a product there is no memory
-  // to try goes without the library. Outputs of vocab_size features are taken to be fp32. Nothing
-  // is allocated or tried afterwards. RESOURCE_EXHAUSTED as Allocate.
+  // Allocates the workspace and the panel (PanelBytes; 0: no matrix is in blocks). Then finds out,
+  // for every layout prepared, for which row counts the library has the bits of the own kernels and
+  // is faster. That takes more memory, which is freed at the end: inputs and outputs of the largest
+  // product, at most kProbeBytes of output, and twice the L2 cache. A product that there is no
+  // memory to probe is computed without the library. Outputs of vocab_size features are taken to be
+  // fp32. Afterwards nothing is allocated or probed. RESOURCE_EXHAUSTED: as Allocate.
   absl::Status Reserve(const BatchLimits& limits, int64_t vocab_size, size_t panel_bytes = 0);
-  // Gives back what Reserve keeps, and goes without the library until the next one.
+  // Frees what Reserve keeps. Products are computed without the library until the next Reserve.
   void Release();
   static constexpr size_t kProbeBytes = size_t{384} << 20;
-  // So many rows and fewer are never the library's: own tiles have each weight pass once there, and
-  // nothing is left to gain.
+  // Up to this many rows the library is never used: the own tiles read each weight once there, so
+  // nothing can be gained.
   static constexpr int64_t kOwnRows = 16;
 
-  // Kinds of products that could be the library's, and how many are for some numbers of rows. After
-  // Reserve.
+  // How many kinds of products the library could compute, and how many it computes for some row
+  // counts. Call after Reserve.
   int library_candidates() const { return static_cast<int>(products_.size()); }
   int library_products() const;
 
-  // How products have been computed since the last call: "own skinny", "own tiled", "library",
-  // "own plain", or several with " + " between them; "" of none.
+  // How products have been computed since the last call: "own skinny", "own tiled", "library", "own
+  // plain" (SIMT), or several joined by " + "; "" if there were none.
   std::string TakeMethods();
 
   // Ops::MatMul.
@@ -104,54 +104,56 @@ class Gemm {
   };
   absl::Status LoadProductKernels(const MatrixLayout& layout);
   absl::Status LoadBlockKernels(const StripFormat& format);
-  // Rows of weights as kernels take them.
+  // Rows of weights, as kernels take them.
   struct Weights {
     const void* data = nullptr;
     MatrixLayout layout;      // of these rows
-    int64_t of_n = 0;         // of the matrix
-    bool is_written = false;  // by the kernel before
+    int64_t of_n = 0;         // n of the whole matrix
+    bool is_written = false;  // by the previous kernel
   };
-  // A kind of product the library may compute, m rows of x at a time.
+  // A kind of product that the library may compute, m rows of x at a time.
   struct LibraryProduct {
     LibraryGemm gemm;
     bool gated = false;
-    int plan = -1;  // of the library; -1: own kernels
+    int plan = -1;  // the library's number; -1: own kernels
   };
 
-  // The kinds that the layouts noted make. Gated ones write their sums to the workspace.
+  // The kinds of products that the prepared layouts have. Gated ones write their sums to the
+  // workspace.
   std::vector<LibraryProduct> LibraryProducts(const BatchLimits& limits, int64_t vocab_size) const;
   const LibraryProduct* FindProduct(const MatrixLayout& layout, DType out) const;
-  // What a product is tried on: inputs, the own kernels' output, and one to write.
+  // Memory to probe a product with: inputs, the own kernels' output, and an output to compare.
   struct ProbeMemory {
     std::unique_ptr<CudaMatrix> w;
     Buffer x, own, out;
-    Buffer gated;  // outputs behind SwiGLU; empty for a plain product
+    Buffer gated;  // outputs after SwiGLU; empty for a plain product
     Buffer count;  // of differences
-    Buffer flush;  // what is written to it leaves nothing else in the L2 cache
+    Buffer flush;  // writing to it flushes the L2 cache
   };
   absl::StatusOr<ProbeMemory> AllocateProbe(const LibraryProduct& product);
   absl::Status Probe(LibraryProduct& product);
-  // Writes what to try `gemm` on, and waits for it.
+  // Fills the inputs for `gemm`, and waits.
   absl::Status FillProbe(const LibraryGemm& gemm, const Rows& x, void* w);
   // GemmProbe::agrees.
   absl::StatusOr<bool> Agrees(const LibraryProduct& product, const ProbeMemory& memory, int64_t m,
                               const GemmProbe::Product& run);
-  // Milliseconds `run` takes once, with nothing but `flush` in the L2 cache.
+  // Milliseconds that one `run` takes, with nothing but `flush` in the L2 cache.
   absl::StatusOr<float> TimeOnce(const Buffer& flush, const GemmProbe::Product& run);
 
-  // Rows of a matrix in blocks that are dequantised at a time: all, or a multiple of 128.
+  // Rows of a matrix in blocks that are dequantised at a time: all of them, or a multiple of 128.
   int64_t PanelRows(const MatrixLayout& layout) const;
-  // Where w is in blocks, from these as they are (RunBlocks) or panel by panel. `library`: where it
-  // has the product, it may run it.
+  // Dispatches a product. If w is in blocks, either RunBlocks, or panel by panel. `library`: the
+  // library may compute it, if it has a plan for it.
   absl::Status RunAny(const Rows& x, const CudaMatrix& w, const GemmOutput& output, bool library);
-  // Whether a product of so many rows has a kernel that reads w's blocks; and runs it.
+  // Whether there is a kernel that reads w's blocks, for this number of rows; and the product with
+  // it.
   bool HasBlockKernel(int64_t rows, const CudaMatrix& w) const;
   absl::Status RunBlocks(const Rows& x, const CudaMatrix& w, const GemmOutput& output);
-  // Rows [first, first + rows) of w, as layout() says, to the panel.
+  // Dequantises rows [first, first + rows) of w, in the order of layout(), into the panel.
   absl::Status Dequantise(const CudaMatrix& w, int64_t first, int64_t rows);
   absl::Status RunRows(const Rows& x, const Weights& w, const GemmOutput& output, bool library);
   absl::Status RunOwn(const Rows& x, const Weights& w, const GemmOutput& output);
-  // Chunk by chunk: the library's sums, then what is left to do to them.
+  // Chunk by chunk: the library's sums, then the epilogue.
   absl::Status RunLibrary(const LibraryProduct& product, const Rows& x, const Weights& w,
                           const GemmOutput& output);
   // `sums`: those of a gated product.
@@ -163,10 +165,10 @@ class Gemm {
   const size_t l2_bytes_;
   GemmLibrary* const library_;
   std::vector<Known> layouts_;            // each kind once
-  std::vector<DType> block_types_;        // those whose kernels are loaded
-  std::vector<LibraryProduct> products_;  // once reserved
+  std::vector<DType> block_types_;        // types whose kernels are loaded
+  std::vector<LibraryProduct> products_;  // after Reserve
   Buffer workspace_;                      // sums of a chunk of a gated product
-  uint32_t methods_ = 0;                  // those used; see TakeMethods
+  uint32_t methods_ = 0;                  // used since the last TakeMethods, a bit each
   Buffer panel_;                          // dequantised rows
 };
 
