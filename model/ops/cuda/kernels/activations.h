@@ -1,6 +1,6 @@
-// Activations of feed-forward networks, with the same bits on host and device. Relative errors stay
-// within a few units in the last place down to where e^-|a| leaves float's normal range; from there
-// on it is 0. NaN stays NaN. Included by kernels only.
+// Activation functions of feed-forward networks, with the same bits on host and device. The
+// relative error is a few units in the last place as long as e^-|a| is a normal float; below that,
+// e^-|a| counts as 0. NaN stays NaN. Included by kernels only.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_ACTIVATIONS_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_ACTIVATIONS_H_
 
@@ -9,9 +9,9 @@
 
 namespace tlm::simt {
 
-// e^(x + more), x in [-200, 0] and `more` a correction beyond x's last place: an error in the
-// exponent is one of the same size relative to the power, so the product with log2(e) carries its
-// own rounding along.
+// e^(x + more), for x in [-200, 0] and a correction `more` below x's last place. An absolute error
+// of the exponent is a relative error of the power, so the rounding error of the product with
+// log2(e) is carried along.
 TLM_HOST_DEVICE float ExpOfNegative(float x, float more) {
   constexpr float kLog2E = 1.44269502e+00f;
   constexpr float kLog2ERest = 1.92596303e-08f;  // log2(e) = kLog2E + kLog2ERest
@@ -22,19 +22,19 @@ TLM_HOST_DEVICE float ExpOfNegative(float x, float more) {
   return Fma(power, rest * kLn2, power);
 }
 
-// The same of an exponent that a float holds too few digits of.
+// The same for an exponent that needs more digits than a float has.
 TLM_HOST_DEVICE float ExpOfNegative(double x) {
   const float high = static_cast<float>(x);
   return ExpOfNegative(high, static_cast<float>(x - static_cast<double>(high)));
 }
 
-// |a|, at most 32, where the exponentials below are 0 beside 1 or times a.
+// |a|, at most 32: beyond that, the exponentials below are 0 compared with 1 or times a.
 TLM_HOST_DEVICE float BoundedMagnitude(float a) {
   const float magnitude = a < 0.0f ? -a : a;
   return magnitude < 32.0f ? magnitude : 32.0f;
 }
 
-// a / (1 + e^-b), b of a's sign and small = e^-|b|, which cannot overflow.
+// a / (1 + e^-b), where b has the sign of a and small = e^-|b|. Cannot overflow.
 TLM_HOST_DEVICE float TimesLogistic(float a, float small) {
   return (a < 0.0f ? a * small : a) / (1.0f + small);
 }
@@ -47,17 +47,17 @@ TLM_HOST_DEVICE float Silu(float a) {
 
 TLM_HOST_DEVICE float Relu(float a) { return a < 0.0f ? 0.0f : a; }
 
-// 1 + tanh(u) = 2 / (1 + e^-2u), hence a / (1 + e^-2u) with 2u = 2 sqrt(2 / pi) a (1 + 0.044715
-// a^2).
+// 1 + tanh(u) = 2 / (1 + e^-2u), so the result is a / (1 + e^-2u) with 2u = 2 sqrt(2 / pi) a (1 +
+// 0.044715 a^2).
 TLM_HOST_DEVICE float GeluTanh(float a) {
   const double z = static_cast<double>(BoundedMagnitude(a));
   const double exponent = -1.5957691216057308 * z * (1.0 + 0.044715 * z * z);
   return TimesLogistic(a, ExpOfNegative(exponent > -200.0 ? exponent : -200.0));
 }
 
-// a Phi(a), Phi the normal distribution. For z = |a|, Phi(-z) = e^(-z^2 / 2) t P(t) with
-// t = 1 / (1 + 0.35 z) and P the polynomial of degree 8 with the least relative error, 3.2e-8, on
-// z <= 14.5; beyond, the exponential is 0.
+// a Phi(a), with Phi the normal distribution. For z = |a|, Phi(-z) = e^(-z^2 / 2) t P(t), where t =
+// 1 / (1 + 0.35 z) and P is the polynomial of degree 8 with the least relative error on z <= 14.5,
+// 3.2e-8. Beyond, the exponential is 0.
 TLM_HOST_DEVICE float Gelu(float a) {
   const float z = BoundedMagnitude(a);
   const double square = static_cast<double>(z) * static_cast<double>(z);

@@ -1,4 +1,4 @@
-// The residual sum and the norm that follows it, in one pass over a row.
+// Adds to the residual stream and normalises, in one pass over a row.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_ADD_NORM_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_ADD_NORM_H_
 
@@ -14,7 +14,7 @@ namespace tlm {
 //   x[s] = v (only without gather)
 //   out[r] = v * scale * gain                      scale = 1 / sqrt(mean(v^2) + eps), or
 //   out[r] = (v - mean(v)) * scale * gain + bias   with the variance in place of mean(v^2)
-// or scale = 1 / (sqrt(..) + eps). Sums are float32 in an order that `dim` alone decides.
+// or scale = 1 / (sqrt(..) + eps). Sums are float32, in an order that depends on `dim` alone.
 // Bytes: rows * dim * (4 + 4 + 2 + 2) for 16-bit activations.
 struct AddNormArgs {
   float* x = nullptr;  // [.., dim]
@@ -32,7 +32,7 @@ struct AddNormArgs {
   int64_t dim = 0;
 };
 
-// Loads the kernels of a type, kF32, kBF16 or kF16; before the first launch.
+// Loads the kernels of a type, kF32, kBF16 or kF16. Call it before the first launch.
 cudaError_t LoadAddNorm(DType activations);
 cudaError_t LaunchAddNorm(const AddNormArgs& args, DType activations, cudaStream_t stream);
 

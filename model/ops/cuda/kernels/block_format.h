@@ -1,36 +1,38 @@
-// How weights in blocks (model/tensor/blocks.h) lie in device memory: constants and places, which
-// host and kernels share.
+// The layout in device memory of weights in blocks (model/tensor/blocks.h): constants and offsets,
+// for host and kernels.
 //
-//   strip    32 rows of the matrix; a strip is its cells, one after the other
-//   cell     256 inputs of a strip; the last may have 128, and has no more where that is enough
+//   strip    32 rows of the matrix; its cells lie one after the other
+//   cell     256 inputs of a strip. The last cell has 128 if that is enough
 //   span     128 inputs of a cell
 //   unit     32 inputs
-//   step     16 inputs: those of one mma
+//   step     16 inputs: the K of one mma
 //
-// A lane of a warp holds of every step and row four elements of the mma's 16 x 16 operand: inputs
-// 2 t, 2 t + 1, 2 t + 8 and 2 t + 9, t = lane % 4. They stand together, so that one load of 16
-// bytes brings a lane all that it has of a row's 128 inputs (4 bits) or 64 (8 bits):
+// Of every step and row, a lane of a warp needs four elements of the mma's 16 x 16 operand: inputs
+// 2 t, 2 t + 1, 2 t + 8 and 2 t + 9, with t = lane % 4. A lane's elements lie together: one 16-byte
+// load gives it all its elements of 128 inputs of a row (4 bits) or of 64 inputs (8 bits). A cell
+// has these arrays:
 //
-//   low      4 bits: [span][row][t] of 16 bytes; word w has steps 2 w and 2 w + 1 of the span, the
-//            nibbles j = 0 .. 3 inputs 2 t, 2 t + 8 of the first, then of the second, the nibbles
-//            j + 4 their neighbours 2 t + 1 and so on
-//            8 bits: [span][half][row][t] of 16 bytes; word w has the four inputs of step w of the
-//            half, in the order above
-//   high     the bits above 4: [span][row][t] of 32 x 1 or 2 bits, a word for every 4 or 2 units.
-//            Byte b has those of the two nibbles of byte b of either unit's word of low bits: of
-//            the lower nibbles in its low half, of the upper ones in its high half, units ascending
-//   entries  [unit][row]: what 32 inputs share
-//   heads    [group][row]: what a group of inputs shares
-//   zeros    [group][row] of a byte
+//   low      the integers, or their low 4 bits.
+//            4 bits: [span][row][t] of 16 bytes. Word w has steps 2 w and 2 w + 1 of the span.
+//            Nibbles j = 0 .. 3 are inputs 2 t and 2 t + 8 of the first step, then of the second;
+//            nibbles j + 4 are the inputs after these, 2 t + 1 and so on.
+//            8 bits: [span][half][row][t] of 16 bytes. Word w has the four inputs of step w of the
+//            half, in the order above.
+//   high     the bits above 4: [span][row][t] of 32 x 1 or 2 bits, one word for 4 or 2 units. Byte
+//            b belongs to the two nibbles of byte b in each unit's word of low bits: its low half
+//            has the high bits of the lower nibbles, its high half those of the upper nibbles,
+//            units ascending.
+//   entries  [unit][row]: the scales or factors of 32 inputs
+//   heads    [group][row]: the scales of a group of inputs
+//   zeros    [group][row]: zero points, a byte each
 //
-// Every array of a cell begins at a multiple of 16 bytes. Rows and inputs that do not exist have
-// scales of 0.
+// Every array of a cell begins at a multiple of 16 bytes. Padding rows and inputs have scales of 0.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_BLOCK_FORMAT_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_BLOCK_FORMAT_H_
 
 #include <cstdint>
 
-// Of functions that the host calls as well, which has no simt.h.
+// For functions that the host calls, too; the host has no simt.h.
 #ifdef __CUDACC__
 #define TLM_ON_BOTH __host__ __device__
 #else
@@ -46,23 +48,23 @@ inline constexpr int kUnitInputs = 32;
 inline constexpr int kStepInputs = 16;
 inline constexpr int kMostSpans = kCellInputs / kSpanInputs;
 
-// Where scale, s, min and t of an element are; d, m and dmin are binary16.
+// Where the scale, s, min and t of an element (blocks.h) are stored. d, m and dmin are float16.
 enum class BlockScales : int32_t {
   kHalf,           // entries: d
   kHalfMin,        // entries: d, -m
-  kFactorMin,      // entries: s and t, a byte each; heads: d, dmin
-  kTwoFactors,     // entries: s of either 16 inputs, signed bytes; heads: d
+  kFactorMin,      // entries: s and t, one byte each; heads: d, dmin
+  kTwoFactors,     // entries: s of each 16 inputs, signed bytes; heads: d
   kFloat,          // heads: the scale, in float32; zeros
   kFloatElements,  // heads: the scale, in float32; q are the bits of E4M3 (model/tensor/fp8.h)
 };
 
 struct StripFormat {
   int32_t low_bits = 8;   // 4 or 8
-  int32_t high_bits = 0;  // 0; of 5 and 6 bits 1 and 2
+  int32_t high_bits = 0;  // 0; 1 and 2 for types of 5 and 6 bits
   BlockScales scales = BlockScales::kHalf;
-  int32_t group_log2 = 0;   // of the inputs of a head, 32 to 256; 0: there are none
-  int32_t zero = 0;         // unless each group has its own
-  bool has_values = false;  // q counts the values of kIq4NlValues
+  int32_t group_log2 = 0;   // of the inputs per head, 32 to 256; 0: there are no heads
+  int32_t zero = 0;         // the zero point, unless each group has its own
+  bool has_values = false;  // q is an index into kIq4NlValues
 
   TLM_ON_BOTH constexpr int entry_bytes() const {
     if (scales == BlockScales::kFloat || scales == BlockScales::kFloatElements) return 0;
@@ -74,8 +76,8 @@ struct StripFormat {
   }
   TLM_ON_BOTH constexpr int zero_bytes() const { return scales == BlockScales::kFloat ? 1 : 0; }
 
-  // Where a word has element i of a lane's four of a step, of low_bits 4: the first bit of its
-  // byte, and of its high bits within that byte.
+  // For low_bits 4: the bit of a word at which the byte with element i (of a lane's four of a step)
+  // begins, and the place of the element's high bits within that byte.
   TLM_ON_BOTH static constexpr int BytePlace(int step, int i) { return 8 * (step % 2 + i % 2 * 2); }
   TLM_ON_BOTH constexpr int HighPlace(int step, int i) const {
     return i / 2 * 4 + step / 2 % (4 / high_bits) * high_bits;
@@ -84,7 +86,7 @@ struct StripFormat {
   TLM_ON_BOTH constexpr int groups(int spans) const {
     return group_log2 == 0 ? 0 : (spans * kSpanInputs + (1 << group_log2) - 1) >> group_log2;
   }
-  // Bytes from a cell of `spans` spans to its arrays.
+  // Byte offsets of the arrays in a cell of `spans` spans.
   TLM_ON_BOTH constexpr int high_at(int spans) const {
     return spans * kStripRows * kSpanInputs / 8 * low_bits;
   }
@@ -102,8 +104,7 @@ struct StripFormat {
   }
 };
 
-// What all matrices of these fields have: all of a format but the groups of float32 scales, which
-// are `group_log2`.
+// The format with these fields. `group_log2` counts only for float32 scales; the rest follows.
 TLM_ON_BOTH constexpr StripFormat StripFormatOf(int low_bits, int high_bits, BlockScales scales,
                                                 bool has_values, int group_log2) {
   const bool is_signed = scales == BlockScales::kHalf || scales == BlockScales::kTwoFactors;
@@ -121,8 +122,8 @@ TLM_ON_BOTH constexpr StripFormat StripFormatOf(int low_bits, int high_bits, Blo
           has_values};
 }
 
-// The formats that there are, which kernels are compiled for: low_bits, high_bits, scales,
-// has_values; the places are arguments of templates.
+// The formats that kernels are compiled for: low_bits, high_bits, scales, has_values. Templates
+// take the index.
 struct StripKind {
   int low_bits;
   int high_bits;
@@ -148,7 +149,7 @@ inline constexpr int kStripKindCount = sizeof(kStripKinds) / sizeof(kStripKinds[
 TLM_ON_BOTH constexpr StripFormat FormatOfKind(const StripKind& kind, int group_log2) {
   return StripFormatOf(kind.low_bits, kind.high_bits, kind.scales, kind.has_values, group_log2);
 }
-// The place of a format's kind.
+// The index of a format's kind.
 constexpr int KindOf(const StripFormat& format) {
   int place = 0;
   for (const StripKind& kind : kStripKinds) {

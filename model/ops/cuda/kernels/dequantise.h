@@ -1,4 +1,4 @@
-// Weights in blocks as bfloat16: whole matrices for products, single rows for embeddings.
+// Converts weights in blocks to bfloat16: whole matrices for products, single rows for embeddings.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_DEQUANTISE_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_DEQUANTISE_H_
 
@@ -10,12 +10,12 @@
 
 namespace tlm {
 
-// Loads the kernels for matrices of a format; before the first launch.
+// Loads the kernels for matrices of a format. Call it before the first launch.
 cudaError_t LoadDequantise(const StripFormat& format);
 
-// out[r - first_row] = row r of the matrix for r in [first_row, first_row + rows): elements as
-// model/tensor/blocks.h defines them, in float32, rounded to bfloat16; zeros from k to out_stride.
-// Bytes: those of the rows' strips read, 2 rows out_stride written.
+// out[r - first_row] = row r of the matrix, for r in [first_row, first_row + rows): the elements as
+// model/tensor/blocks.h defines them, computed in float32 and rounded to bfloat16; zeros from k to
+// out_stride. Bytes: the rows' strips are read, 2 * rows * out_stride written.
 struct DequantiseArgs {
   BlockMatrixArgs matrix;
   int32_t first_row = 0;

@@ -1,4 +1,5 @@
-// The residual stream's first value: rows of the token table, plus rows of a table of positions.
+// Embedding: sets the residual stream to rows of the token table, plus rows of a table of
+// positions.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_EMBED_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_EMBED_H_
 
@@ -19,14 +20,13 @@ struct EmbeddingTable {
 
 // out[t] = tokens_table[id of t] + positions_table[positions[t]], in float32. A token id below 0
 // stands for sampled[-1 - id]. Padding tokens (position -1) take row 0 of the second table. One of
-// the tables may be missing.
-// Bytes: tokens * dim * (element + 4), and again for the second table.
+// the tables may be missing. Bytes: tokens * dim * (element + 4), and again for the second table.
 struct EmbedArgs {
   EmbeddingTable tokens_table;         // [vocab_size, dim]
   EmbeddingTable positions_table;      // [context_length, dim]
   const int32_t* token_ids = nullptr;  // [tokens]
-  const int32_t* sampled = nullptr;    // tokens sampled by the batch before
-  const int32_t* positions = nullptr;  // [tokens]; with positions_table alone
+  const int32_t* sampled = nullptr;    // tokens that the previous batch sampled
+  const int32_t* positions = nullptr;  // [tokens]; only with positions_table
   int64_t tokens = 0;
   int64_t dim = 0;
   float* out = nullptr;  // [tokens, dim]

@@ -1,11 +1,11 @@
-// Keys and values in 8 bits (model/tensor/fp8.h) as this backend's cache has them: how a row's
-// elements lie, and where the scales are. A page is the keys, or the values, of a block's tokens
-// for one kv head: [64][head_dim] elements, then 64 scales.
+// The layout of 8-bit keys and values (model/tensor/fp8.h) in this backend's cache: elements of a
+// row, and scales. A page is the keys, or the values, of a KV block's tokens for one KV head:
+// [64][head_dim] elements, then 64 scales.
 //
-// The halves of each 16 elements alternate: bytes 2i and 2i + 1 of 16 are elements i and i + 8. The
-// even bytes of a word, as its odd ones, are then neighbours that make a word of 16-bit elements,
-// and the two words are what a lane holds of a step of MultiplyAdd. Elements after the last whole
-// 16 lie in order.
+// In each group of 16 elements the two halves alternate: bytes 2i and 2i + 1 are elements i and i +
+// 8. So the even bytes of a word are neighbouring elements, as are the odd ones. Each pair becomes
+// one word of 16-bit elements, and the two words are what a lane needs for a step of MultiplyAdd.
+// Elements after the last whole 16 lie in order.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_FP8_ROWS_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_FP8_ROWS_H_
 
@@ -18,7 +18,7 @@ namespace tlm::simt {
 
 inline constexpr int kFp8PageTokens = 64;
 
-// Where element d of a row lies within it.
+// The byte of a row that has element d.
 TLM_HOST_DEVICE int Fp8Place(int head_dim, int d) {
   if (d >= head_dim / 16 * 16) return d;
   return d / 16 * 16 + d % 8 * 2 + d % 16 / 8;
@@ -26,16 +26,16 @@ TLM_HOST_DEVICE int Fp8Place(int head_dim, int d) {
 TLM_HOST_DEVICE constexpr int64_t Fp8PageBytes(int head_dim) {
   return int64_t{kFp8PageTokens} * (head_dim + 1);
 }
-// Where a row's scale lies within its page.
+// The byte of a page that has a row's scale.
 TLM_HOST_DEVICE int Fp8ScaleOffset(int head_dim, int row) {
   return kFp8PageTokens * head_dim + row;
 }
 
-// --- Four elements at a time, to 16 bits. Exact. ---
+// --- Widening four elements at a time to 16 bits, without loss. ---
 
-// From here on values are multiplied by the row's scale and by 2^Fp8Exponent, which depends on how
-// elements become 16 bits: converted, as their own values; or moved, into fields whose exponent has
-// another bias.
+// The widened bits have to be multiplied by the row's scale and by 2^Fp8Exponent. That exponent
+// depends on how elements are widened: converted to their own values, or moved as bits into fields
+// whose exponent has another bias.
 template <typename T, bool kConverted>
 inline constexpr int kFp8Exponent = 120;
 template <>
@@ -47,12 +47,12 @@ inline constexpr bool kFp8Converts = false;
 template <>
 inline constexpr bool kFp8Converts<F16> = kHasE4m3ToF16;
 
-// Scales that Fp8ScaleOf returns, the least and the largest.
+// The least and the largest scale that Fp8ScaleOf returns.
 inline constexpr uint32_t kFp8LeastScale = kFp8ScaleBias + static_cast<uint32_t>(kFp8MinExponent);
 inline constexpr uint32_t kFp8MostScale = kFp8ScaleBias + kFp8MaxExponent;
 
-// The factor of a row with this scale, in both halves of a word. It is finite whatever the scale's
-// byte: that of a row that was never written makes zeros of zeros.
+// The factor of a row with this scale, in both halves of a word. It is finite for every scale byte,
+// so a row that was never written, all zeros, gives zeros.
 template <typename T, bool kConverted = kFp8Converts<T>>
 TLM_DEVICE uint32_t Fp8Factor(uint32_t scale) {
   constexpr bool kIsF16 = std::is_same_v<T, F16>;
@@ -61,20 +61,20 @@ TLM_DEVICE uint32_t Fp8Factor(uint32_t scale) {
   const uint32_t high = scale < kFp8MostScale ? scale : kFp8MostScale;
   const uint32_t in_range = high > kFp8LeastScale ? high : kFp8LeastScale;
   constexpr uint32_t kOffset = kFp8Exponent<T, kConverted> + kBias - kFp8ScaleBias;
-  // The least of float16 by itself is its subnormal 2^-15.
+  // The least factor in float16 is the subnormal 2^-15.
   if (kFp8LeastScale + kOffset == 0 && in_range == kFp8LeastScale) return kOne / 2;
   return (in_range + kOffset) * kOne;
 }
 
-// Where a magnitude's 7 bits lie in either half of a word of T: its exponent's 4 low bits and its
-// fraction's 3 high ones. Subnormals of E4M3 are subnormals of T there.
+// The shift of a magnitude's 7 bits in each half of a word of T: the 4 low bits of its exponent and
+// the 3 high bits of its fraction. Subnormals of E4M3 become subnormals of T.
 template <typename T>
 inline constexpr int kFp8Fields = 4;
 template <>
 inline constexpr int kFp8Fields<F16> = 7;
 
-// Words of values: low = of bytes 0 and 2, high = of bytes 1 and 3. What a NaN becomes is left
-// open.
+// Widens four elements: low has those of bytes 0 and 2, high those of bytes 1 and 3. The result for
+// a NaN is unspecified.
 template <typename T, bool kConverted = kFp8Converts<T>>
 TLM_DEVICE void Fp8Widen(uint32_t bytes, uint32_t factor, uint32_t& low, uint32_t& high) {
   if constexpr (kConverted) {
@@ -82,9 +82,9 @@ TLM_DEVICE void Fp8Widen(uint32_t bytes, uint32_t factor, uint32_t& low, uint32_
   } else {
     constexpr int kShift = kFp8Fields<T>;
     constexpr uint32_t kMagnitude = 0x007f007fu << kShift;
-    // One instruction for both words: not as bytes & .., which compilers move behind the shift.
+    // One instruction for both words. Written as bytes & .., compilers move it behind the shift.
     const uint32_t signs = SelectBits(0x80808080u, bytes, 0);
-    // A sign that is not moved to the top of its half lies under kMagnitude.
+    // A sign that is not moved to the top of its half is within kMagnitude.
     static_assert((kMagnitude & 0x00800080u) == 0x00800080u);
     low = SelectBits(kMagnitude, bytes << kShift, signs << 8);
     high = SelectBits(kMagnitude, bytes >> (8 - kShift), signs);
@@ -92,7 +92,7 @@ TLM_DEVICE void Fp8Widen(uint32_t bytes, uint32_t factor, uint32_t& low, uint32_
   low = MultiplyPair<T>(low, factor);
   high = MultiplyPair<T>(high, factor);
 }
-// Whether a row of this scale may have a NaN: one that has is stored with the largest.
+// Whether a row of this scale may have a NaN: such a row is stored with the largest scale.
 TLM_DEVICE bool Fp8MayHaveNaN(uint32_t scale) { return scale >= kFp8MostScale; }
 
 TLM_DEVICE bool Fp8IsNaN(uint8_t element) { return (element & 0x7fu) == kFp8NaN; }

@@ -1,4 +1,4 @@
-// The matrix kernels: their arguments, and the functions that start them.
+// The GEMM kernels: their arguments and launchers.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_GEMM_KERNELS_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_GEMM_KERNELS_H_
 
@@ -14,19 +14,19 @@ namespace tlm {
 
 enum class GemmActivation : int32_t { kNone, kSilu, kRelu, kGeluTanh, kGelu };
 
-// What becomes of an accumulator a, T being the type of x, or fp32 with out_float32:
+// The epilogue. Of an accumulator a, T being the type of x, or fp32 with out_float32:
 //   v = T(a);  v = T(v + bias);  v = T(activation(v));  out = v, or T(silu(v_gate) * v_up)
 struct GemmOutput {
   void* out = nullptr;  // of T
   int64_t out_stride = 0;
   bool out_float32 = false;
-  const float* bias = nullptr;  // by output; null: none
-  int64_t up_bias = 0;          // of a gated product: from a gate's bias to its up's
-  GemmActivation activation = GemmActivation::kNone;  // not of a gated product
+  const float* bias = nullptr;  // [outputs]; null: none
+  int64_t up_bias = 0;          // gated: distance from a gate's bias to its up's
+  GemmActivation activation = GemmActivation::kNone;  // not for a gated product
 };
 
-// out[m, n] = x[m, k] w[n, k]^T. x, w of one type. Gated: w's rows are interleaved as MatrixLayout
-// says, 16 gates and their 16 ups, and out is [m, n / 2].
+// out[m, n] = x[m, k] w[n, k]^T. x and w have the same type. Gated: w's rows are interleaved as
+// MatrixLayout says, 16 gates and their 16 ups, and out is [m, n / 2].
 struct GemmArgs {
   const void* x = nullptr;
   int64_t x_stride = 0;
@@ -36,32 +36,33 @@ struct GemmArgs {
   int64_t n = 0;
   int64_t k = 0;
   bool gated = false;
-  bool w_is_written = false;  // by a kernel before: it is not read before that has ended
+  bool w_is_written = false;  // by an earlier kernel: it is read only after that has ended
   GemmOutput output;
   int32_t row_tiles = 0;    // covering n
-  int32_t token_tiles = 0;  // covering m; their product is an int, too
-  // Of the rows of a block's first tile, one behind the other, brought to L2 while earlier kernels
-  // run: a multiple of 16, at most kMostPrefetchBytes. Tiles of kPrefetchTokens only.
+  int32_t token_tiles = 0;  // covering m; row_tiles * token_tiles fits an int
+  // Bytes that each thread block prefetches to L2 while earlier kernels run, from the rows of its
+  // first tile, which lie one behind the other: a multiple of 16, at most kMostPrefetchBytes. Only
+  // for tiles of kPrefetchTokens.
   int32_t prefetch_bytes = 0;
 };
 
-// Let the kernels of a type have their shared memory and bring them to the device; once on each,
-// before the first launch. dtype as for the launches; of the epilogue the weights'.
+// Load the kernels of a type and set their shared memory. Call them once on each device, before the
+// first launch. dtype as for the launches; for the epilogue that of the weights.
 cudaError_t PrepareGemmMma(DType dtype);
 cudaError_t PrepareGemmSimt(DType dtype);
 cudaError_t PrepareGemmEpilogue(DType dtype);
 
-// On the tensor cores: `grid` blocks of tile `tile` of kMmaTiles; one of 32 rows or more for a
-// gated product. dtype kBF16 or kF16, of x and w; x, w and k in pieces of 16 bytes. The same bits
-// with every tile. Bytes: the weights once for each token tile, x once for each row tile (from L2),
-// the outputs.
+// On the tensor cores: `grid` persistent thread blocks with tile `tile` of kMmaTiles; a gated
+// product needs a tile of 32 rows or more. dtype kBF16 or kF16, of x and w. x, w and k must be
+// whole 16-byte pieces. Every tile gives the same bits. Bytes: the weights once per token tile, x
+// once per row tile (from L2), the outputs.
 cudaError_t LaunchGemmMma(const GemmArgs& args, DType dtype, int tile, int grid,
                           cudaStream_t stream);
 
-// Few rows of x with rows of a matrix in blocks, which means its elements rounded to bfloat16, with
-// the bits of LaunchGemmMma. product.w is none; n, row_tiles: rows and strips of `matrix`, whose
-// inputs are in order; m at most kBlockGemmTokens[shape]. On devices that let a block have
-// GemmBlocksSharedBytes.
+// Few rows of x times rows of a matrix in blocks, whose weights are its elements rounded to
+// bfloat16; the same bits as LaunchGemmMma. product.w is unused; n and row_tiles are the rows and
+// strips of `matrix`, whose inputs must be in order; m is at most kBlockGemmTokens[shape]. Needs a
+// device whose thread blocks may have GemmBlocksSharedBytes.
 struct GemmBlocksArgs {
   GemmArgs product;
   BlockMatrixArgs matrix;
@@ -69,22 +70,21 @@ struct GemmBlocksArgs {
 inline constexpr int kBlockGemmTokens[] = {8, 16, 32};
 inline constexpr int kBlockGemmShapes = 3;
 size_t GemmBlocksSharedBytes(const StripFormat& format, int shape);
-// most_shared_bytes: that the device lets a block have.
+// most_shared_bytes: the most that a thread block may have.
 cudaError_t PrepareGemmBlocks(const StripFormat& format, size_t most_shared_bytes);
 cudaError_t LaunchGemmBlocks(const GemmBlocksArgs& args, int shape, int grid, cudaStream_t stream);
 
-// Without tensor cores, for fp32 and for 16-bit weights whose shape these cannot take: a block for
-// each of row_tiles * token_tiles tiles `tile` of kSimtTiles. Every output is one fp32 chain,
-// acc = fma(w[n, i], x[m, i], acc) for i = 0, 1, ... from acc = 0, whatever the tile. dtype kF32,
-// kBF16 or kF16, of x and w; x may lie anywhere; what follows k in w's rows, up to a multiple of 16
-// bytes, is zero. Bytes: the weights once for each token tile, x once for each row tile, the
-// outputs.
+// Without tensor cores, for fp32 and for 16-bit weights whose shape these cannot take: one thread
+// block for each of row_tiles * token_tiles tiles `tile` of kSimtTiles. Every output is one fp32
+// chain, acc = fma(w[n, i], x[m, i], acc) for i = 0, 1, ... from acc = 0, for every tile. dtype
+// kF32, kBF16 or kF16, of x and w. x need not be aligned; w's rows must be zero from k up to a
+// multiple of 16 bytes. Bytes: the weights once per token tile, x once per row tile, the outputs.
 cudaError_t LaunchGemmSimt(const GemmArgs& args, DType dtype, int tile, cudaStream_t stream);
 
-// The epilogue of a product that no kernel of ours made: element by element, with the roundings of
-// the kernels that do it at once.
+// The epilogue of a product that the library computed: element by element, with the same roundings
+// as the fused epilogue of the own kernels.
 //
-// output.out [m, n], which holds accumulators rounded to its type, becomes what GemmOutput says.
+// output.out [m, n] holds accumulators rounded to its type, and becomes what GemmOutput says.
 // dtype: of x. Bytes: m n elements read and written.
 struct FinishProductArgs {
   GemmOutput output;
@@ -93,8 +93,8 @@ struct FinishProductArgs {
 };
 cudaError_t LaunchFinishProduct(const FinishProductArgs& args, DType dtype, cudaStream_t stream);
 
-// output.out [m, n / 2] from gate_up [m, n], accumulators rounded to `dtype`, columns in the order
-// of a gated matrix's rows. Bytes: m n elements read, half as many written.
+// Computes output.out [m, n / 2] from gate_up [m, n]: accumulators rounded to `dtype`, with columns
+// in the order of a gated matrix's rows. Bytes: m n elements read, half as many written.
 struct SwiGluArgs {
   const void* gate_up = nullptr;
   int64_t gate_up_stride = 0;

@@ -1,36 +1,38 @@
-// The matrix product (GEMM) on the tensor cores, for tiles of any shape; at a few rows of x a
-// small-M GEMM, bound by the weights' bytes. Included by kernels only.
+// GEMM on the tensor cores, for every tile shape. With few rows of x it is a small-M GEMM, bound by
+// the weights' bytes. Included by kernels only.
 //
-// Map of the kernel (MultiplyTiles at the end): a persistent block of 4 warps, tiles one after the
-// other, through a ring of pipeline stages. There is one mainloop over the stages of all tiles.
+// Map of the kernel (MultiplyTiles, at the end). A persistent thread block of 4 warps computes
+// tiles one after the other. One mainloop runs over the pipeline stages of all its tiles, through a
+// ring of stages in shared memory.
 //
 //   time       1. griddepcontrol.launch_dependents: the next kernel may start (programmatic
 //                 dependent launch, PDL)
-//              2. prologue: cp.async of the weights of kStages - 1 stages, a group each; of tiles
-//                 of 8 tokens one thread has more rows of weights brought to L2
-//              3. griddepcontrol.wait for the previous kernel: x exists from here on
-//              4. x of these stages, through registers
-//              5. mainloop, a stage: wait for its group, barrier, ldmatrix and mma; meanwhile
-//                 cp.async to the slot that was multiplied before, of a later stage of this tile
-//                 or the next
-//              6. epilogue of a tile: barrier, sums to the slot just multiplied, barrier, bias,
-//                 activation or gate and stores by all threads. Copies for the next tile go on
-//   shared     a ring of kStages slots, each a pipeline stage: [rows][stage_k] of weights and then
-//              [tokens][stage_k] of x, swizzled (gemm_ring.h); in 6. one slot is [tokens][rows]
-//              floats. 64 to 96 KB a block
+//              2. prologue: cp.async of the weights of the first kStages - 1 stages, one group per
+//                 stage; for tiles of 8 tokens one thread also prefetches weights to L2
+//              3. griddepcontrol.wait for the previous kernel; x exists from here on
+//              4. x of these stages, loaded through registers
+//              5. mainloop, per stage: wait for its cp.async group, barrier, ldmatrix and mma.
+//                 Meanwhile cp.async of a later stage, of this tile or the next, into the slot
+//                 that was multiplied before
+//              6. epilogue, per tile: barrier; sums to the slot just multiplied; barrier; bias,
+//                 activation or gate, and stores, by all threads. Copies for the next tile go on
+//   shared     a ring of kStages slots, one per pipeline stage: [rows][stage_k] of weights, then
+//              [tokens][stage_k] of x, swizzled (gemm_ring.h). In 6. one slot holds [tokens][rows]
+//              floats. 64 to 96 KB per thread block
 //   warps      the first active_warps() multiply, (rows / warps_along_rows) x tokens each. The last
-//              kCopiers threads copy: producer warps that do nothing else where half the block
-//              multiplies, else the same warps between their products
-//   registers  sums, 4 a 16 x 8 tile; fragments for 32 of k, twice where they are few; a copier's
-//              pointers. tests/gpu/static/ptxas_budgets.txt; below 168 three blocks share an SM,
-//              tiled two
-//   barriers   one a stage, two a tile's epilogue; tiled two for each of its four rounds
+//              kCopiers threads copy. If half of the block multiplies, the other warps are
+//              producer warps that only copy; else the same warps copy between their products
+//   registers  sums, 4 per 16 x 8 tile; fragments for 32 of k, double-buffered if they are few; a
+//              copier's pointers. Limits: tests/gpu/static/ptxas_budgets.txt. Below 168 registers
+//              three thread blocks share an SM, tiled two
+//   barriers   one per stage, two per tile's epilogue; tiled two in each of its four rounds
 //
-// Weights are the mma's 16 x 16 operand, tokens its 8 columns: one token costs an eighth of a tile.
-// Every accumulator belongs to one warp and takes k ascending by 16, whatever the tile.
+// The weights are the mma's 16 x 16 operand (A), tokens its 8 columns (B): one token costs an
+// eighth of a tile. Every accumulator belongs to one warp and takes k ascending by 16, in every
+// tile shape.
 //
-// Bytes: n k of weights once for each token tile, m k of x once for each row tile (from the L2
-// cache), m n of outputs; times the element's size.
+// Bytes: n k of weights once per token tile, m k of x once per row tile (from L2), m n of outputs;
+// times the element's size.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_GEMM_MMA_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_GEMM_MMA_H_
 
@@ -43,47 +45,47 @@
 
 namespace tlm::simt {
 
-// Where a tile's sums wait for the epilogue: the slot of the ring that was multiplied last, as
-// [tokens][rows] floats. Of tiles that do not fit, a part of every warp's rows a round.
+// The staging area of the epilogue: a tile's sums as [tokens][rows] floats, in the slot that was
+// multiplied last. If the tile is too large, each round stages a part of every warp's rows.
 template <int kTile>
 struct Staging {
   using Shape = MmaShape<kTile>;
   static constexpr int kFloats = Shape::kStageBytes / 4;
-  // A warp's, a round.
+  // Per warp and round.
   static constexpr int kRowTiles = Shape::kRows * Shape::kTokens <= kFloats ? Shape::kRowTiles : 1;
   static constexpr int kWarpRows = kRowTiles * kMmaRows;
   static constexpr int kRounds = Shape::kRowTiles / kRowTiles;
   static constexpr int kRows = Shape::kRows / kRounds;
   static constexpr int kTokens = Shape::kTokens;
-  static constexpr int kGates = 8;  // of an mma tile
+  static constexpr int kGates = 8;  // per mma tile
   static_assert(kRows * Shape::kTokens <= kFloats);
 
-  // Place of a float. Rows are swizzled by 8, so that a warp's sums (8 rows of 4 tokens at once) go
+  // Index of a float. Rows are swizzled by 8, so that a warp's sums (8 rows of 4 tokens at once) go
   // to different banks.
   static constexpr TLM_HOST_DEVICE int At(int token, int row) {
     return token * kRows + (row ^ (token / 2 * 8 & (kRows - 1) & 24));
   }
-  // Row of the tile that is row `row` of round `round`.
+  // The tile's row that is row `row` of round `round`.
   static constexpr TLM_HOST_DEVICE int TileRow(int round, int row) {
     return (row / kWarpRows * Shape::kRowTiles + round * kRowTiles) * kMmaRows + row % kWarpRows;
   }
 };
 
-// One warp's part in multiplying.
+// One warp's part of a tile.
 template <typename T, int kTile>
 struct WarpProduct {
   using Shape = MmaShape<kTile>;
-  // Operands of 32 of k.
+  // Operands for 32 of k.
   struct Fragments {
     uint32_t weights[Shape::kRowTiles][2][4];  // [..][16 of k]
     uint32_t tokens[Shape::kTokenTiles][4];
   };
 
   float sums[Shape::kRowTiles][Shape::kTokenTiles][4];
-  int first_row_tile;  // of the block's
+  int first_row_tile;  // within the block's tile
   int first_token_tile;
   bool active;
-  // What this lane passes to LoadMatrices: bytes from the stage's start to its rows.
+  // This lane's addresses for LoadMatrices: byte offsets of its rows from the stage's start.
   int weight_rows[Shape::kRowTiles];
   int token_rows;
   int weight_piece;  // 0 or 1: which half of 16 of k
@@ -104,7 +106,8 @@ struct WarpProduct {
 #pragma unroll
     for (int i = 0; i < Shape::kRowTiles; ++i) {
       const int tile = first_row_tile + i;
-      // A gated tile has 8 gates above and their 8 ups below: a lane gets both of an output.
+      // A gated mma tile has 8 gates above and their 8 ups below, so that one lane gets both sums
+      // of an output.
       const int stored = gated ? tile / 2 * 32 + tile % 2 * 8 + row + lower * kGateGroup
                                : tile * kMmaRows + row + lower * 8;
       weight_rows[i] = stored * Shape::kPieces * kPieceBytes;
@@ -177,8 +180,8 @@ struct WarpProduct {
   }
 };
 
-// Multiplies a stage while the copies of a later one begin. Warps that do both begin copies between
-// the steps, where they would only wait for their sums.
+// Multiplies a stage and begins the copies of a later one. Warps that do both begin copies between
+// the steps, where they would otherwise wait for their sums.
 template <typename T, int kTile>
 TLM_DEVICE void MultiplyStage(WarpProduct<T, kTile>& product, int slot,
                               const StageCopier<kTile>& copier, bool copies) {
@@ -202,7 +205,7 @@ TLM_DEVICE void MultiplyStage(WarpProduct<T, kTile>& product, int slot,
   }
 }
 
-// The kernels' body. Blocks are persistent: tiles blockIdx.x, + gridDim.x, ...
+// The kernels' body. Thread blocks are persistent: block b computes tiles b, b + gridDim.x, ...
 template <typename T, int kTile>
 TLM_DEVICE void MultiplyTiles(const GemmArgs& args) {
   using Shape = MmaShape<kTile>;
@@ -233,7 +236,7 @@ TLM_DEVICE void MultiplyTiles(const GemmArgs& args) {
     float* const staging = SharedMemory<float>() + used * Staging<kTile>::kFloats;
 #pragma unroll 1
     for (int round = 0; round < Staging<kTile>::kRounds; ++round) {
-      SyncThreads();  // nobody reads there any more
+      SyncThreads();  // all reads of this slot are done
       if (product.active) product.Stage(staging, round);
       SyncThreads();
       StoreStaged<T, Staging<kTile>, kGemmThreads>(

@@ -1,4 +1,4 @@
-// What it takes to see whether two ways to a matrix product have the same bits.
+// Kernels that show whether two ways to compute a matrix product have the same bits.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_GEMM_PROBE_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_GEMM_PROBE_H_
 
@@ -10,11 +10,11 @@
 
 namespace tlm {
 
-// Fills data [rows, cols] of kBF16 or kF16 with numbers of magnitudes 2^-7 to 2, signs and digits
-// at random. In rows whose number is a multiple of `cancelling_rows`, element i of the second half
-// of the columns is element i of the first times `second_half`. With x 1 and w -1 there the exact
-// products are 0: what is left is the rounding of every partial sum on the way, so that any other
-// order of summation shows in nearly every output.
+// Fills data [rows, cols] of kBF16 or kF16 with numbers of magnitudes 2^-7 to 2, with random signs
+// and digits. In rows whose number is a multiple of `cancelling_rows`, element i of the second half
+// of the columns is element i of the first half times `second_half`. If that is 1 for x and -1 for
+// w, the exact products are 0. Then only the rounding errors of the partial sums are left, so any
+// other order of summation shows in nearly every output.
 struct ProbeFillArgs {
   void* data = nullptr;
   int64_t rows = 0;
@@ -26,7 +26,7 @@ struct ProbeFillArgs {
 };
 cudaError_t LaunchProbeFill(const ProbeFillArgs& args, DType dtype, cudaStream_t stream);
 
-// Adds to *differences the number of words of 16 bits in which a [rows, words] and b differ.
+// Adds to *differences the number of 16-bit words in which a [rows, words] and b differ.
 struct ProbeCompareArgs {
   const void* a = nullptr;
   const void* b = nullptr;

@@ -1,8 +1,8 @@
-// The way of weights and activations to the tensor cores: a ring of pipeline stages in shared
-// memory, each [rows][stage_k] weights, then [tokens][stage_k] of x. It runs on over the block's
-// tiles. Pieces of 16 bytes are swizzled: piece c of row r stands at c ^ (r % 8) (rows of 64 bytes:
-// c ^ (r / 2 % 4)), so that the 8 rows LoadMatrices reads lie in different banks. Included by
-// gemm_mma.h.
+// Copies weights and activations to shared memory for the tensor cores: a ring of pipeline stages,
+// each with [rows][stage_k] weights, then [tokens][stage_k] of x. The ring continues from one tile
+// of the thread block to the next. Pieces of 16 bytes are swizzled: piece c of row r is at c ^ (r %
+// 8), or c ^ (r / 2 % 4) if rows have 64 bytes, so that the 8 rows that LoadMatrices reads are in
+// different banks. Included by gemm_mma.h.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_GEMM_RING_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_GEMM_RING_H_
 
@@ -21,7 +21,7 @@ inline constexpr int kMmaTokens = 8;
 inline constexpr int kPieceBytes = 16;
 inline constexpr int kPieceElements = 8;
 
-// What follows from a tile's shape.
+// Constants that follow from a tile's shape.
 template <int kTile>
 struct MmaShape {
   static constexpr MmaTile kTileShape = kMmaTiles[kTile];
@@ -31,13 +31,14 @@ struct MmaShape {
   static constexpr int kStages = kTileShape.stages;
   static constexpr int kWarpsAlongRows = kTileShape.warps_along_rows;
   static constexpr int kActiveWarps = kTileShape.active_warps();
-  // A warp's share, in mma tiles.
+  // Per warp, in mma tiles.
   static constexpr int kRowTiles = kRows / kMmaRows / kTileShape.warps_along_rows;
   static constexpr int kTokenTiles = kTokens / kMmaTokens / kTileShape.warps_along_tokens();
-  // The last kCopiers threads copy: those that have nothing to multiply, if they are half of all.
+  // The last kCopiers threads copy: the warps that do not multiply, if they are half of all warps,
+  // else all.
   static constexpr int kCopiers =
       kActiveWarps * kWarpLanes > kGemmThreads / 2 ? kGemmThreads : kGemmThreads / 2;
-  // Pieces of a row, and rows that all copiers copy at once, a piece each.
+  // Pieces per row, and rows per pass: all copiers copy one piece each.
   static constexpr int kPieces = kStageK / kPieceElements;
   static constexpr int kPassRows = kCopiers / kPieces;
   static constexpr int kPassBytes = kPassRows * kPieces * kPieceBytes;
@@ -48,40 +49,41 @@ struct MmaShape {
   static constexpr int kStageBytes = kTileShape.stage_bytes();
   // Fragments are loaded for 32 of k at a time.
   static constexpr int kSteps = kStageK / 32;
-  // Where a step is few products, the next one's fragments are loaded before it; where it is many,
-  // these hide the loads of another warp, and the registers are wanted for sums.
+  // If a step has few products, the next step's fragments are loaded before it. If it has many,
+  // they hide the loads of another warp, and the registers are needed for sums.
   static constexpr int kFragments = kRowTiles * kTokenTiles <= 4 ? 2 : 1;
 
   static_assert(kRows % kPassRows == 0 && kTokens % kPassRows == 0 && kStageK % 32 == 0);
-  static_assert(kWeightPasses * kPassRows % 8 == 0);  // tokens are swizzled as if rows went on
+  static_assert(kWeightPasses * kPassRows % 8 == 0);  // the swizzle continues from weights to tokens
   static_assert(kRowTiles * kTileShape.warps_along_rows * kMmaRows == kRows);
   static_assert(kTokenTiles * kTileShape.warps_along_tokens() * kMmaTokens == kTokens);
 
-  // What piece numbers of row `row` are XORed with.
+  // The value that piece numbers of row `row` are XORed with.
   static constexpr TLM_HOST_DEVICE int Swizzle(int row) {
     return kPieces >= 8 ? row % 8 : row / 2 % 4;
   }
-  // What that changes in byte addresses from pass 0 to pass `pass`.
+  // The XOR of byte addresses between pass 0 and pass `pass` that follows from it.
   static constexpr TLM_HOST_DEVICE int PassSwizzle(int pass) {
     return (Swizzle(pass * kPassRows) ^ Swizzle(0)) * kPieceBytes;
   }
-  // Byte of a stage's weights or tokens where piece `piece` of row `row` is.
+  // Byte offset, within a stage's weights or tokens, of piece `piece` of row `row`.
   static constexpr TLM_HOST_DEVICE int PieceAt(int row, int piece) {
     return (row * kPieces + (piece ^ Swizzle(row))) * kPieceBytes;
   }
 };
 
-// Where a tile lies.
+// A tile's coordinates.
 struct TilePlace {
   int row_tile;
   int token_tile;
 };
 TLM_DEVICE TilePlace PlaceOf(const GemmArgs& args, int tile) {
-  if (args.token_tiles == 1) return {tile, 0};  // no division, as a rule
+  if (args.token_tiles == 1) return {tile, 0};  // the usual case: no division
   return {tile / args.token_tiles, tile % args.token_tiles};
 }
 
-// Walks the stages of a block's tiles in order: tile, and place along k within it.
+// Walks the stages of a thread block's tiles in order: the tile, and the position along k within
+// it.
 template <int kTile>
 struct StageCursor {
   int tile;
@@ -99,7 +101,7 @@ struct StageCursor {
   }
 };
 
-// One copier's part: in every pass one piece, of row `row` + pass * kPassRows.
+// One copier thread: in every pass it copies one piece, of row `row` + pass * kPassRows.
 template <int kTile>
 struct StageCopier {
   using Shape = MmaShape<kTile>;
@@ -109,12 +111,12 @@ struct StageCopier {
   int slot = 0;
   int row;  // negative: this thread is no copier
   int piece;
-  int target;  // byte of a stage that pass 0 of the weights goes to
-  int k_end;   // this thread's pieces of the stages from here on lie behind k
-  // Of the cursor's tile: where the pieces of k = 0 are, and which rows exist.
+  int target;  // byte of a stage that its piece of pass 0 goes to
+  int k_end;   // from this stage k on, this thread's pieces lie beyond k
+  // For the cursor's tile: addresses of the pieces at k = 0, and which rows exist.
   const char* weights[Shape::kWeightPasses];
   const char* tokens[Shape::kTokenPasses];
-  uint32_t existing = 0;  // bits: passes, weights first
+  uint32_t existing = 0;  // one bit per pass, weights first
 
   TLM_DEVICE explicit StageCopier(const GemmArgs& a) : args(a) {
     const int index = static_cast<int>(threadIdx.x) - (kGemmThreads - Shape::kCopiers);
@@ -124,20 +126,21 @@ struct StageCopier {
     k_end = static_cast<int>(args.k) - piece * kPieceElements;
   }
 
-  // Whether there is a stage left for this thread to copy; the same in a whole warp.
+  // Whether there is a stage left for this thread to copy; uniform in a warp.
   TLM_DEVICE bool BeginStage() {
     if (row < 0 || cursor.Done(args)) return false;
     if (cursor.k == 0) FindRows();
     return true;
   }
 
-  // Of the cursor's tile. Rows of passes lie kPassRows apart.
+  // Finds the rows of the cursor's tile; rows of consecutive passes are kPassRows apart.
   TLM_DEVICE void FindRows() {
     const TilePlace place = PlaceOf(args, cursor.tile);
     const int first = place.row_tile * Shape::kRows + row;
     const int first_token = place.token_tile * Shape::kTokens + row;
     const int n = static_cast<int>(args.n);
-    // Where all rows exist and lie in order: gated, up to a last group of fewer than 16 gates.
+    // Up to here all rows exist and lie in order; in a gated matrix that excludes a last group of
+    // fewer than 16 gates.
     const int plain = args.gated ? n & -(2 * kGateGroup) : n;
     const int64_t stride = args.w_stride * 2;
     const char* const from =
@@ -160,13 +163,13 @@ struct StageCopier {
     }
   }
 
-  // What is different in a tile with rows from `plain` on: at most a narrow group, whose ups follow
-  // its gates at once, then nothing.
+  // Corrects the addresses in a tile with rows from `plain` on: at most one narrow group, whose ups
+  // directly follow its gates, then no rows.
   TLM_DEVICE void FindLastRows(int first, int plain, int n, int64_t stride) {
     const int width = (n - plain) / 2;
 #pragma unroll
     for (int pass = 0; pass < Shape::kWeightPasses; ++pass) {
-      const int within = first + pass * Shape::kPassRows - plain;  // the group
+      const int within = first + pass * Shape::kPassRows - plain;  // within the narrow group
       if (within < 0) continue;
       const int index = within & (kGateGroup - 1);
       if (within >= 2 * kGateGroup || index >= width) existing &= ~(1u << pass);
@@ -174,7 +177,7 @@ struct StageCopier {
     }
   }
 
-  // Begins copying this thread's piece of pass `pass`; zeros where there is nothing.
+  // Begins copying this thread's piece of pass `pass`; zeros if it does not exist.
   TLM_DEVICE void Copy(int pass) const {
     const char* const from =
         pass < Shape::kWeightPasses ? weights[pass] : tokens[pass - Shape::kWeightPasses];
@@ -182,7 +185,7 @@ struct StageCopier {
                     (target ^ Shape::PassSwizzle(pass)) + pass * Shape::kPassBytes,
                 from + cursor.k * 2, (existing >> pass & 1) != 0 && cursor.k < k_end);
   }
-  // Share `share` of `shares` of a stage's passes.
+  // Copies part `share` of `shares` of a stage's passes.
   TLM_DEVICE void CopyShare(int share, int shares) const {
 #pragma unroll
     for (int pass = Shape::kPasses * share / shares; pass < Shape::kPasses * (share + 1) / shares;
@@ -196,8 +199,8 @@ struct StageCopier {
   }
 };
 
-// The weights of the first kStages - 1 stages, a group of copies each: before earlier kernels have
-// ended, since no kernel writes them.
+// Begins copying the weights of the first kStages - 1 stages, one group per stage. This may come
+// before earlier kernels have ended, because no kernel writes weights.
 template <int kTile>
 TLM_DEVICE void CopyFirstWeights(StageCopier<kTile>& copier) {
   using Shape = MmaShape<kTile>;
@@ -211,13 +214,14 @@ TLM_DEVICE void CopyFirstWeights(StageCopier<kTile>& copier) {
   }
 }
 
-// Asks for the first rows of the block's first tile to be brought to L2: memory would be idle until
-// earlier kernels have ended. Whole rows, not the next bytes of every row: each stage then finds
-// some of its rows in L2, and memory is at work on the others from the first stage to the last.
+// Prefetches the first rows of the thread block's first tile to L2, while memory would be idle
+// until earlier kernels have ended. Whole rows, not the next bytes of every row: so each stage
+// later finds some of its rows in L2, and memory delivers the others, from the first stage to the
+// last.
 //
-// One thread, of a warp that copies no weights in such tiles, and one piece: rows of a matrix lie
-// one behind the other. The instruction takes its operands from uniform registers; of addresses
-// that differ between lanes the compiler makes a loop of a turn for each lane.
+// One thread issues one instruction: the rows are contiguous. It belongs to a warp that copies no
+// weights in such tiles. The instruction takes its operands from uniform registers; for addresses
+// that differ between lanes the compiler makes a loop over the lanes.
 template <int kTile>
 TLM_DEVICE void PrefetchWeights(const GemmArgs& args) {
   using Shape = MmaShape<kTile>;
@@ -231,7 +235,7 @@ TLM_DEVICE void PrefetchWeights(const GemmArgs& args) {
                bytes < args.prefetch_bytes ? static_cast<int>(bytes) : args.prefetch_bytes);
 }
 
-// The rows of x of stages [kFirst, kFirst + kCount), walking `cursor` along.
+// Copies the rows of x of stages [kFirst, kFirst + kCount), and advances `cursor` over them.
 template <int kTile, int kFirst, int kCount>
 TLM_DEVICE void CopyTokens(const GemmArgs& args, StageCursor<kTile>& cursor) {
   using Shape = MmaShape<kTile>;
@@ -265,9 +269,9 @@ TLM_DEVICE void CopyTokens(const GemmArgs& args, StageCursor<kTile>& cursor) {
   }
 }
 
-// The rows of x of the first kStages - 1 stages: through registers, so that a stage's own group of
-// copies is all that has to arrive before it is multiplied. All threads. All are on their way at
-// once, in two halves only where a thread has more than 16 pieces.
+// Copies the rows of x of the first kStages - 1 stages, by all threads, through registers: so a
+// stage waits for its own cp.async group only. All loads are in flight at once, or in two halves if
+// a thread has more than 16 pieces.
 template <int kTile>
 TLM_DEVICE void CopyFirstTokens(const GemmArgs& args) {
   using Shape = MmaShape<kTile>;

@@ -1,4 +1,4 @@
-// Starting a kernel. Included by the kernels' own files only.
+// Launches kernels. Included by the kernels' own files only.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_LAUNCH_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_LAUNCH_H_
 
@@ -13,12 +13,12 @@ struct LaunchShape {
   dim3 grid;
   dim3 block;
   size_t shared_bytes = 0;
-  // The kernel may begin before the one before it in the stream has ended: it calls WaitForPrevious
-  // itself (programmatic dependent launch; ignored by devices before compute capability 9.0).
+  // The kernel may begin before the previous kernel of the stream has ended (programmatic dependent
+  // launch; ignored before compute capability 9.0). Such a kernel calls WaitForPrevious itself.
   bool overlaps_previous = true;
 };
 
-// Whether devices of this process can overlap kernels; set once, before the first launch.
+// Whether the device can overlap kernels; set once, before the first launch.
 void SetKernelOverlap(bool possible);
 bool KernelOverlap();
 
@@ -38,10 +38,10 @@ cudaError_t Launch(void (*kernel)(Args), const LaunchShape& shape, cudaStream_t 
   return cudaLaunchKernelEx(&config, kernel, args);
 }
 
-// Once for each instantiation, on every device, before its first launch. Brings its code there,
-// which otherwise happens with that launch and may not while a graph is recorded; and asks for one
-// split of a multiprocessor's memory, as much of it shared as there can be, for all kernels alike:
-// where it must change, no block of the next kernel joins those of the one before.
+// Call it once for each instantiation on every device, before its first launch. It loads the
+// kernel's code, which otherwise happens at that launch and is not allowed during a graph capture.
+// It also requests the largest shared-memory carveout, the same for all kernels: an SM whose
+// carveout must change runs no block of the next kernel beside those of the previous one.
 template <typename Args>
 cudaError_t LoadKernel(void (*kernel)(Args)) {
   constexpr int kMostShared = 100;  // per cent
@@ -50,7 +50,7 @@ cudaError_t LoadKernel(void (*kernel)(Args)) {
   if (error != cudaSuccess) return error;
   return cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, kMostShared);
 }
-// Several; the first error.
+// Loads several; returns the first error.
 template <typename... Args>
 cudaError_t LoadKernels(void (*... kernels)(Args)) {
   cudaError_t error = cudaSuccess;
@@ -58,7 +58,7 @@ cudaError_t LoadKernels(void (*... kernels)(Args)) {
   return error;
 }
 
-// LoadKernel, and lets it have more than 48 KiB of dynamic shared memory.
+// LoadKernel, and allows more than 48 KiB of dynamic shared memory.
 template <typename Args>
 cudaError_t AllowSharedMemory(void (*kernel)(Args), size_t bytes) {
   const cudaError_t error = LoadKernel(kernel);

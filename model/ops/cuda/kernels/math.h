@@ -1,5 +1,6 @@
-// Elementary functions with the same bits on host and device: only operations that IEEE 754 rounds
-// correctly, in a written order. The tests compare them with float64 (tests/unit/model/ops/cuda).
+// Elementary functions with the same bits on host and device. They use only operations that IEEE
+// 754 rounds correctly, in a written order. Tests compare them with float64
+// (tests/unit/model/ops/cuda).
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_MATH_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_MATH_H_
 
@@ -7,7 +8,8 @@
 
 namespace tlm::simt {
 
-// 2^x for -125 <= x <= 0 within 2 units in the last place; for any other x some number.
+// 2^x for -125 <= x <= 0, within 2 units in the last place. For any other x the result is some
+// number.
 TLM_HOST_DEVICE float Exp2InRange(float x) {
   // x = i + f with i an integer and f in [-0.5, 0.5]: adding 1.5 * 2^23 leaves i in the low bits.
   const float shifted = x + 12582912.0f;
@@ -21,14 +23,14 @@ TLM_HOST_DEVICE float Exp2InRange(float x) {
   p = Fma(p, f, 2.4022650696e-1f);
   p = Fma(p, f, 6.9314718056e-1f);
   p = Fma(p, f, 1.0f);
-  // Times 2^i through the exponent: p is in [0.7, 1.42] and i in [-125, 0].
+  // Multiplies by 2^i by adding to the exponent: p is in [0.7, 1.42] and i in [-125, 0].
   const uint32_t exponent = (FloatBits(shifted) - FloatBits(12582912.0f)) << 23;
   return FloatOfBits(FloatBits(p) + exponent);
 }
 
-// 2^x for x <= 0: `in_range` = Exp2InRange(x); 0 below -125 and for -infinity, NaN for NaN.
+// 2^x for x <= 0, given in_range = Exp2InRange(x); 0 below -125 and for -infinity, NaN for NaN.
 TLM_HOST_DEVICE float Exp2Anywhere(float x, float in_range) {
-  // Chosen at the end: no branch, so that a device works on several values at once.
+  // Selected at the end, without a branch, so that a device works on several values at once.
   const float otherwise = x != x ? x : 0.0f;
   return x >= -125.0f ? in_range : otherwise;
 }

@@ -1,5 +1,4 @@
-// Reading and writing runs of eight elements of any stored type as floats. Included by kernels
-// only.
+// Loads and stores runs of eight elements of any stored type as floats. Included by kernels only.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_ROW_ACCESS_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_ROW_ACCESS_H_
 
@@ -11,19 +10,19 @@
 
 namespace tlm {
 
-// Elements of a run: 16 bytes of a 16-bit type.
+// Elements per run: 16 bytes of a 16-bit type.
 inline constexpr int kRun = 8;
 
-// Whether every run of rows that begin at `data` and lie `stride` elements apart can be moved in
-// pieces of 16 bytes.
+// Whether every run of rows that begin at `data`, `stride` elements apart, can be moved in 16-byte
+// accesses.
 inline bool RunsAreAligned(const void* data, int64_t stride) {
   return reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride % kRun == 0;
 }
 
 namespace simt {
 
-// Memory is moved through Quad whatever its elements are. Not by a copy of bytes: of that nvcc
-// makes sixteen accesses wherever it loses sight of the alignment.
+// Moves 16 bytes of any element type as a Quad. Not a copy of bytes: nvcc makes that sixteen
+// accesses wherever it cannot see the alignment.
 struct [[gnu::may_alias]] alignas(16) AnyQuad {
   uint32_t word[4];
 };
@@ -41,8 +40,8 @@ struct [[gnu::may_alias]] alignas(8) AnyPair {
 };
 TLM_DEVICE void StorePair(void* to, const AnyPair& pair) { *static_cast<AnyPair*>(to) = pair; }
 
-// Walks rows of `columns` items each, one row after the other: item `index` of all, then the ones
-// `step` further on. One division, by 32 bits, whatever there is to walk.
+// Walks rows of `columns` items each, one row after the other: first item `index`, then every
+// `step`-th one. Costs one 32-bit division in all.
 struct RowWalk {
   int64_t rows;
   uint32_t columns;
@@ -73,8 +72,8 @@ TLM_DEVICE void UnpackQuads(const Quad (&quads)[2], float (&out)[kRun]) {
   for (int i = 0; i < kRun; ++i) out[i] = FloatOfBits(quads[i / 4].word[i % 4]);
 }
 
-// Elements at[0], ..., at[7]; `wide`: at is 16-byte aligned and all eight exist. Elements from
-// `count` on do not exist and are 0.
+// Loads at[0], ..., at[7]. `wide`: at is 16-byte aligned and all eight exist. Otherwise elements
+// from `count` on do not exist and become 0.
 template <typename T>
 TLM_DEVICE void LoadRun(const T* at, int64_t count, bool wide, float (&out)[kRun]) {
   if (!wide) {
