@@ -1,4 +1,4 @@
-// AdjustLogits (model/sampling/adjust_logits.h) of one chunk of a job's logits in shared memory.
+// AdjustLogits (model/sampling/adjust_logits.h) for one chunk of a job's logits in shared memory.
 // Included by kernels only.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_SAMPLE_ADJUST_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_SAMPLE_ADJUST_H_
@@ -9,10 +9,10 @@
 
 namespace tlm {
 
-// Logits and removals of a chunk.
+// A chunk's logits, and which of its tokens are removed.
 struct AdjustMemory {
   float logits[kSampleChunk];
-  uint32_t removed[kSampleChunk / 32];  // PenaliseChunk: the ids of record.draft
+  uint32_t removed[kSampleChunk / 32];  // one bit per token; in PenaliseChunk: the ids of record.draft
   uint32_t pending_seen;
 };
 
@@ -24,7 +24,8 @@ struct IdSpan {
   uint32_t end;
 };
 
-// The first of `count` entries of `stride` words, ids ascending, whose id is not below `id`.
+// The index of the first of `count` entries of `stride` words, with ascending ids, whose id is not
+// below `id`.
 TLM_DEVICE uint32_t FirstNotBelow(const uint32_t* entries, uint32_t count, uint32_t stride,
                                   uint32_t id) {
   uint32_t low = 0;
@@ -40,7 +41,7 @@ TLM_DEVICE uint32_t FirstNotBelow(const uint32_t* entries, uint32_t count, uint3
   return low;
 }
 
-// Calls f(index in the chunk) for the entries whose ids lie in the span, each in one thread.
+// Calls f(index in the chunk, entry) for the entries whose ids are in the span, each in one thread.
 template <typename F>
 TLM_DEVICE void ForEntriesIn(const uint32_t* entries, uint32_t count, uint32_t stride,
                              const IdSpan& span, F f) {
@@ -76,7 +77,7 @@ TLM_DEVICE void MarkRemoved(const SampleArgs& op, const SamplingRecord& record, 
   SyncThreads();
   if (only_allowed) {
     const uint32_t* ids = WordsOf(op, record.allowed);
-    // Each id stands once in the list: what is added to its bit turns it over.
+    // Each id is in the list once, so subtracting its bit clears it.
     ForEntriesIn(ids, record.allowed.words, 1, span, [&](uint32_t at, uint32_t) {
       AtomicAdd(&memory->removed[at / 32], 0u - (1u << (at % 32)));
     });
@@ -94,7 +95,7 @@ TLM_DEVICE void Penalise(const Penalties& penalties, uint32_t seen, float* logit
   *logit = PenalisedLogit(*logit, penalties, (seen & 1u) != 0, seen / 2);
 }
 
-// Sets the bits of `removed`, which are no longer needed.
+// Reuses `removed`, which is no longer needed, for the draft's ids.
 TLM_DEVICE void MarkDraft(const SampleArgs& op, const SamplingRecord& record, const IdSpan& span,
                           AdjustMemory* memory) {
   for (uint32_t i = threadIdx.x; i < kSampleChunk / 32; i += kScanThreads) memory->removed[i] = 0;
@@ -105,7 +106,7 @@ TLM_DEVICE void MarkDraft(const SampleArgs& op, const SamplingRecord& record, co
   SyncThreads();
 }
 
-// `pending`: a token that is in the output once more than the history says; or kNoToken.
+// `pending`: a token that is in the output once more than the history says, or kNoToken.
 TLM_DEVICE void PenaliseChunk(const SampleArgs& op, const SamplingRecord& record,
                               const IdSpan& span, uint32_t pending, AdjustMemory* memory) {
   const Penalties penalties = {record.repetition_penalty, record.presence_penalty,
@@ -137,8 +138,8 @@ TLM_DEVICE void PenaliseChunk(const SampleArgs& op, const SamplingRecord& record
   }
 }
 
-// Adjusts memory->logits, which hold the tokens of `span` and are visible to the block, as they are
-// afterwards.
+// Adjusts memory->logits, which hold the tokens of `span`. They must be visible to the whole thread
+// block, and are so afterwards.
 TLM_DEVICE void AdjustChunk(const SampleArgs& op, const SamplingRecord& record, const IdSpan& span,
                             uint32_t pending, AdjustMemory* memory) {
   if (threadIdx.x == 0) memory->pending_seen = 0;

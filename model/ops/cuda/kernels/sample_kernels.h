@@ -1,4 +1,4 @@
-// The later kernels of sample.h, for the function that starts them all.
+// Launchers of the second and third kernel of sample.h, for LaunchSample.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_SAMPLE_KERNELS_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_SAMPLE_KERNELS_H_
 

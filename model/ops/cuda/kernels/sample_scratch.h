@@ -1,5 +1,5 @@
 // What the kernels of sample.h pass to each other, and how they read jobs and logits. Included by
-// them only.
+// these kernels only.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_SAMPLE_SCRATCH_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_SAMPLE_SCRATCH_H_
 
@@ -13,14 +13,14 @@
 
 namespace tlm {
 
-// Logits a block of scan or noise reads: four at a time, so that tokens of one Philox counter come
-// together.
+// Logits per thread block of scan and noise. Threads read four at a time, because one Philox
+// counter serves four tokens.
 inline constexpr int kSampleChunk = 4096;
 inline constexpr int kScanThreads = 256;
 inline constexpr int kScanWarps = kScanThreads / 32;
 inline constexpr uint32_t kNoToken = 0xffffffffu;
 
-// A token above -infinity as one number that rises with its likelihood: the logit's OrderedBits,
+// A token above -infinity as one number that grows with its likelihood: the logit's OrderedBits,
 // then the lower id. 0: no such token.
 using TokenKey = uint64_t;
 TLM_EVERYWHERE TokenKey MakeTokenKey(float logit, uint32_t id) {
@@ -33,10 +33,10 @@ TLM_EVERYWHERE int32_t IdOf(TokenKey key) {
   return static_cast<int32_t>(0xffffffffu - static_cast<uint32_t>(key));
 }
 
-// Of one chunk of a job's logits.
+// Results of one chunk of a job's logits.
 struct ChunkBest {
-  TokenKey given = 0;             // among the logits as they came
-  TokenKey used = 0;              // among what the token is sampled from
+  TokenKey given = 0;             // best of the logits before adjustment
+  TokenKey used = 0;              // best of the logits that the token is sampled from
   uint32_t first_bad = kNoToken;  // lowest id whose logit is NaN or +infinity
   uint32_t unused = 0;
 };
@@ -56,11 +56,12 @@ struct SampleScratch {
   float* adjusted = nullptr;          // [max_jobs, adjusted_stride]
   ChunkBest* chunk_best = nullptr;    // [max_jobs, chunks]
   ChunkNoise* chunk_noise = nullptr;  // [max_jobs, chunks]
-  // Of the tokens each warp of scan saw: [max_jobs, chunks * kScanWarps], of jobs with top_k.
+  // The best token that each warp of scan saw: [max_jobs, chunks * kScanWarps], for jobs with
+  // top_k.
   TokenKey* warp_best = nullptr;
   SamplingState* states = nullptr;  // [max_jobs]
-  int32_t* tokens = nullptr;        // [2, max_jobs], sampled by this batch and by the one before
-  // How many chunks of a job are done; 0 between launches.
+  int32_t* tokens = nullptr;        // [2, max_jobs], sampled by this batch and by the previous one
+  // Tickets: how many chunks of a job are done; 0 between launches.
   uint32_t* scan_tickets = nullptr;   // [max_jobs]
   uint32_t* noise_tickets = nullptr;  // [max_jobs]
   int64_t adjusted_stride = 0;
@@ -97,7 +98,7 @@ TLM_DEVICE TopToken* TopOf(const SampleArgs& op, uint32_t job) {
   return first + static_cast<size_t>(job) * kMaxTopTokens;
 }
 
-// The logits as they came, and what the job's token is sampled from.
+// The logits before adjustment, and those that the job's token is sampled from.
 TLM_DEVICE const float* GivenRow(const SampleKernelArgs& args, const SamplingRecord& record) {
   return args.op.logits + record.row * args.op.logits_stride;
 }
@@ -107,7 +108,7 @@ TLM_DEVICE const float* UsedRow(const SampleKernelArgs& args, const SamplingReco
   return args.scratch.adjusted + job * args.scratch.adjusted_stride;
 }
 
-// Elements at[0] ... at[3], -infinity from `count` on; `wide`: at is 16-byte aligned.
+// Loads at[0] ... at[3], -infinity from `count` on. `wide`: at is 16-byte aligned.
 TLM_DEVICE void LoadFour(const float* at, int64_t count, bool wide, float (&out)[4]) {
   if (wide && count >= 4) {
     Quad quad;
@@ -120,13 +121,13 @@ TLM_DEVICE void LoadFour(const float* at, int64_t count, bool wide, float (&out)
   for (int i = 0; i < 4; ++i) out[i] = i < count ? at[i] : FloatOfBits(0xff800000u);
 }
 
-// Publishes a job's token on the device: 0 for one that failed.
+// Stores a job's token on the device; 0 for a job that failed.
 TLM_DEVICE void PublishToken(const SampleKernelArgs& args, uint32_t job, int32_t id) {
   args.op.sampled[job] = id;
   args.scratch.tokens[HeaderOf(args.op).parity * args.op.max_jobs + job] = id;
 }
 
-// --- Over a block of kWarps warps. `memory` [kWarps], free afterwards only when all are past
+// --- Reductions over a thread block of kWarps warps. `memory` [kWarps] may be reused only after
 // another SyncThreads. Every thread receives the result. ---
 
 template <int kWarps, typename T, typename Combine>
@@ -155,7 +156,7 @@ struct Noisy {
   double value;
   int32_t id;
 };
-// The sampled one of the two.
+// The one of the two that is sampled.
 TLM_DEVICE Noisy Front(const Noisy& a, const Noisy& b) {
   return b.value > a.value || (b.value == a.value && b.id < a.id) ? b : a;
 }
@@ -174,14 +175,14 @@ TLM_DEVICE Noisy FrontOfBlock(Noisy own, Noisy* memory) {
   return front;
 }
 
-// What noise can make of a token: replaces *front where it comes before.
+// Adds noise to a token; replaces *front if the token then comes before it.
 TLM_DEVICE void Consider(double scaled, uint32_t word, int32_t id, Noisy* front) {
   if (scaled + GumbelBound(word) < front->value) return;
   *front = Front(*front, {scaled + GumbelNoise(word), id});
 }
 
-// Whether this is the last block of the job to come here: then every other's stores are visible.
-// The whole block; `flag` is in shared memory. Sets the ticket back.
+// Whether this is the last thread block of the job to arrive here. If so, the stores of all others
+// are visible. The whole block calls it; `flag` is in shared memory. Resets the ticket.
 TLM_DEVICE bool IsLastBlock(uint32_t* ticket, uint32_t blocks, uint32_t* flag) {
   SyncThreads();
   if (threadIdx.x == 0) {
@@ -195,7 +196,7 @@ TLM_DEVICE bool IsLastBlock(uint32_t* ticket, uint32_t blocks, uint32_t* flag) {
   return *flag != 0;
 }
 
-// Reads what other blocks stored before their ticket.
+// Reads what other thread blocks stored before their ticket.
 template <typename T>
 TLM_DEVICE T LoadShared(const T* from) {
   static_assert(sizeof(T) % 4 == 0);

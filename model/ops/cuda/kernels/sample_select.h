@@ -1,6 +1,6 @@
-// Finding the shortest beginning of an order over tokens that has enough weight, without sorting:
-// histograms of integers, first by a coarse measure of the order, then digit by digit of its exact
-// key. Integer sums make it the same set whatever the threads do first. Included by kernels only.
+// Finds the shortest prefix of an order over tokens that has enough weight, without sorting: by
+// histograms of integers, first by a coarse key of the order, then digit by digit of the exact key.
+// Integer sums give the same set for every order of threads. Included by kernels only.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_SAMPLE_SELECT_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_SAMPLE_SELECT_H_
 
@@ -10,7 +10,7 @@
 
 namespace tlm::simt {
 
-// The block's: no other access to the histogram at the same time.
+// Clears the histogram, by the whole thread block. Nobody else may access it at the same time.
 TLM_DEVICE void ClearHistogram(SelectMemory* memory) {
   SyncThreads();
 #pragma unroll
@@ -27,15 +27,15 @@ TLM_DEVICE void ClearHistogram(SelectMemory* memory) {
 TLM_DEVICE void AddToBin(SelectMemory* memory, uint32_t bin, uint32_t tokens, uint64_t weight) {
   AtomicAdd(&memory->tokens[bin], tokens);
   if (weight == 0) return;
-  // 64 bits by two additions of 32, because shared memory has no other: the first one's carry goes
-  // into the second.
+  // Adds 64 bits by two 32-bit additions, because shared memory has no 64-bit one: the carry of the
+  // first goes into the second.
   const uint32_t low = static_cast<uint32_t>(weight);
   const uint32_t old = AtomicAdd(&memory->low[bin], low);
   const uint32_t high = static_cast<uint32_t>(weight >> 32) + (old + low < old ? 1 : 0);
   if (high != 0) AtomicAdd(&memory->high[bin], high);
 }
 
-// The sum over the threads before this one; *total over all.
+// Exclusive prefix sum over the threads of the block; *total is the sum over all.
 template <typename T>
 TLM_DEVICE T SumBefore(T own, T* memory, T* total) {
   const int lane = threadIdx.x % kWarpLanes;
@@ -59,19 +59,19 @@ TLM_DEVICE T SumBefore(T own, T* memory, T* total) {
   return before;
 }
 
-// How much is enough.
+// How much weight the prefix must have.
 struct Wanted {
   enum class Unit : uint32_t {
     kTokens,
     kWeight,
-    kPart,  // of the weight of all
+    kPart,  // of the total weight
   };
   Unit unit;
   double amount;
 };
 
-// The bin in which the tokens or their weight, counted from `base` on, reach *wanted; makes a
-// weight of a part.
+// Finds the bin in which the number of tokens or their weight, counted from `base` on, reaches
+// *wanted. Converts a wanted part into a weight.
 TLM_DEVICE Bin FindBin(SelectMemory* memory, const Bin& base, Wanted* wanted) {
   const bool counts = wanted->unit == Wanted::Unit::kTokens;
   SyncThreads();
@@ -94,7 +94,7 @@ TLM_DEVICE Bin FindBin(SelectMemory* memory, const Bin& base, Wanted* wanted) {
   if (wanted->unit == Wanted::Unit::kPart) {
     *wanted = {Wanted::Unit::kWeight, wanted->amount * static_cast<double>(total_weight)};
   }
-  // They reach it once, so in one thread and bin at the most.
+  // The sum reaches it once, so in at most one thread and bin.
 #pragma unroll
   for (uint32_t i = 0; i < kBinsPerThread; ++i) {
     const uint64_t after = weight + weights[i];
@@ -118,7 +118,7 @@ TLM_DEVICE uint64_t PrimaryKey(const Tokens& tokens, const Rule& rule, float log
   return rule.order == Tokens::Order::kLikely ? LikelyKey(logit)
                                               : DoubleBits(tokens.Distance(logit));
 }
-// Rises, if not strictly, with the primary key.
+// A monotonic function of the primary key, with fewer bits.
 TLM_DEVICE uint32_t CoarseKey(const Tokens& tokens, const Rule& rule, float logit) {
   const double measure = rule.order == Tokens::Order::kLikely
                              ? -ScaledLogit(logit, tokens.front, tokens.front_scale)
@@ -133,7 +133,7 @@ TLM_DEVICE uint64_t WeightOf(const Tokens& tokens, const Rule& rule, float logit
 TLM_DEVICE Bin FindCoarse(const Tokens& tokens, const Rule& rule, Wanted* wanted) {
   SelectMemory* memory = tokens.memory;
   ClearHistogram(memory);
-  // Most of a vocabulary ends in the last bin: threads add to it once.
+  // Most of a vocabulary is in the last bin, so each thread adds to it only once.
   uint32_t last_tokens = 0;
   uint64_t last_weight = 0;
   tokens.ForEach(tokens.listed, [&](uint32_t, float logit) {
@@ -150,7 +150,7 @@ TLM_DEVICE Bin FindCoarse(const Tokens& tokens, const Rule& rule, Wanted* wanted
   return FindBin(memory, {}, wanted);
 }
 
-// Puts the tokens in play whose coarse key is in [first, last] on the list.
+// Puts those tokens in play whose coarse key is in [first, last] on the list.
 TLM_DEVICE void MakeList(const Tokens& tokens, const Rule& rule, uint32_t first, uint32_t last) {
   SelectMemory* memory = tokens.memory;
   SyncThreads();
@@ -166,17 +166,18 @@ TLM_DEVICE void MakeList(const Tokens& tokens, const Rule& rule, uint32_t first,
   SyncThreads();
 }
 
-// What is known of the key of a boundary: its coarse key, then its primary key's upper bits, then
-// the primary key and the id's upper bits.
+// The known part of the key at the boundary: its coarse key, then the upper bits of its primary
+// key, then the whole primary key and the upper bits of the id.
 struct Known {
   uint32_t coarse;
   bool by_id = false;
   uint64_t primary = 0;
   uint64_t prefix = 0;
-  uint32_t rest;  // lower bits of the key at hand that are not known
+  uint32_t rest;  // lower bits of the current key that are not known yet
 };
 
-// Calls f(the key at hand, primary key, id, logit) for the tokens in play that agree with it.
+// Calls f(current key, primary key, id, logit) for the tokens in play that agree with the known
+// part.
 template <typename F>
 TLM_DEVICE void ForAgreeing(const Tokens& tokens, bool from_list, const Rule& rule,
                             const Known& known, F f) {
@@ -190,7 +191,7 @@ TLM_DEVICE void ForAgreeing(const Tokens& tokens, bool from_list, const Rule& ru
   });
 }
 
-// Of the tokens in coarse bin `bin`, the one at which they or their weight reach `wanted`.
+// The token of coarse bin `bin` at which the number of tokens or their weight reaches `wanted`.
 TLM_DEVICE Cut FindExact(const Tokens& tokens, bool from_list, const Rule& rule, Bin bin,
                          Wanted wanted) {
   SelectMemory* memory = tokens.memory;
@@ -198,7 +199,7 @@ TLM_DEVICE Cut FindExact(const Tokens& tokens, bool from_list, const Rule& rule,
 #pragma unroll 1
   while (bin.tokens > 1) {
     if (known.rest == 0) {
-      // Equal tokens: by their ids, of which no two are equal.
+      // Tokens with equal keys are ordered by their ids, of which no two are equal.
       known.by_id = true;
       known.primary = known.prefix;
       known.prefix = 0;
@@ -222,8 +223,8 @@ TLM_DEVICE Cut FindExact(const Tokens& tokens, bool from_list, const Rule& rule,
   return memory->boundary;
 }
 
-// The cut after which the tokens in play, in the rule's order, have the weight wanted. Takes tokens
-// that it leaves in play to the list where there is room.
+// The cut that leaves those tokens, first in the rule's order, that have the wanted weight. Puts
+// tokens that stay in play on the list, if there is room.
 TLM_DEVICE Cut SelectFirst(const Rule& rule, Tokens* tokens) {
   Wanted wanted = rule.wanted;
   const Bin bin = FindCoarse(*tokens, rule, &wanted);

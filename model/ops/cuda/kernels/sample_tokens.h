@@ -1,5 +1,5 @@
-// The tokens of a job that are still in play, and the block's memory for choosing among them.
-// Included by kernels only.
+// The tokens of a job that are still in play (not yet removed by truncation), and the thread
+// block's memory for choosing among them. Included by kernels only.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_SAMPLE_TOKENS_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_SAMPLE_TOKENS_H_
 
@@ -17,16 +17,16 @@ inline constexpr uint32_t kBinsPerThread = kBins / kSelectThreads;
 inline constexpr uint32_t kListTokens = 2048;
 inline constexpr uint32_t kIdBits = 2 * kDigitBits + 2;  // 2^24 tokens
 
-// The bin of a histogram that the boundary falls into, and what lies before it.
+// The bin of a histogram that has the boundary, and the sums of the bins before it.
 struct Bin {
   uint64_t weight_before = 0;
   uint32_t tokens_before = 0;
-  uint32_t index = kBins;  // kBins: all bins together have too little
+  uint32_t index = kBins;  // kBins: all bins together do not reach it
   uint32_t tokens = 0;
   uint32_t unused = 0;
 };
 
-// A place in an order: tokens up to here, it included, are kept.
+// A place in an order: tokens up to and including it are kept.
 struct Cut {
   uint64_t primary = ~uint64_t{0};
   uint32_t id = kNoToken;
@@ -41,11 +41,11 @@ struct Cut {
 };
 
 struct SelectMemory {
-  // Histogram: tokens of a bin, and their weight in two words.
+  // Histogram: the number of tokens per bin, and their weight in two words.
   uint32_t tokens[kBins];
   uint32_t low[kBins];
   uint32_t high[kBins];
-  // Tokens of the row worth looking at again.
+  // The list: tokens of the row that are looked at again.
   uint32_t list_ids[kListTokens];
   float list_logits[kListTokens];
   TokenKey warp_best[kSelectThreads];
@@ -61,44 +61,44 @@ struct SelectMemory {
 };
 static_assert(sizeof(SelectMemory) <= 48 * 1024);
 
-// By falling logit; equal ones by id.
+// Orders by descending logit; equal ones by id.
 TLM_DEVICE uint64_t LikelyKey(float logit) { return 0xffffffffu - OrderedBits(logit); }
 
-// Tokens with their logits, and which of them are in play.
+// The tokens of a row with their logits, and which of them are in play.
 struct Tokens {
   enum class Order : uint32_t { kLikely, kTypical };
   enum class Filter : uint32_t {
-    kKept,       // those that the cuts leave
-    kAll,        // of the row as it is
-    kProcessed,  // of the row, with the logits that truncation and temperature make of it
+    kKept,       // those that the cuts keep
+    kAll,        // all of the row, with the logits as they are
+    kProcessed,  // all of the row, with the logits after truncation and temperature
   };
 
   const float* row = nullptr;
   uint32_t vocab_size = 0;
   SelectMemory* memory = nullptr;
-  bool listed = false;  // the list has all that are in play
+  bool listed = false;  // the list has all tokens in play
   Filter filter = Filter::kKept;
 
-  // What CoarseKey measures likelihood from: the largest logit in play, and by how much.
+  // CoarseKey measures likelihood relative to these: the largest logit in play, and a scale.
   float front = 0.0f;
   double front_scale = 1.0;
 
-  float best = 0.0f;  // logit of the most likely one that the cuts leave
+  float best = 0.0f;  // logit of the most likely token that the cuts keep
   double inverse_temperature = 1.0;
   Cut likely;
-  bool typical = false;  // cut by distance from the mean information
+  bool typical = false;  // typical_p: cut by distance from the mean information
   float typical_best = 0.0f;
   double mean = 0.0;
   Cut unusual;
-  double floor = DoubleOfBits(0xfff0000000000000);  // of the scaled logit; -infinity: none
+  double floor = DoubleOfBits(0xfff0000000000000);  // of the scaled logit (min_p); -infinity: none
 
   TLM_DEVICE double Scaled(float logit) const {
     return ScaledLogit(logit, best, inverse_temperature);
   }
-  // Relative to typical_best.
+  // Distance from the mean information, relative to typical_best.
   TLM_DEVICE double Distance(float logit) const {
     const double gap = -ScaledLogit(logit, typical_best, inverse_temperature);
-    // Without its sign; so that -0 is 0, too.
+    // Clears the sign; also makes -0 into 0.
     return DoubleOfBits(DoubleBits(gap - mean) & 0x7fffffffffffffff);
   }
   TLM_DEVICE bool Keeps(uint32_t id, float logit) const {
@@ -110,7 +110,7 @@ struct Tokens {
     return Keeps(id, logit) ? static_cast<float>(Scaled(logit)) : FloatOfBits(0xff800000u);
   }
 
-  // The list has what is in play of the row, but without the filter kKept, which may have changed.
+  // The list has the tokens in play, but without the filter kKept, which may have changed since.
   template <typename F>
   TLM_DEVICE void Visit(bool from_list, uint32_t id, float logit, F f) const {
     if (filter == Filter::kKept) {
@@ -134,8 +134,8 @@ struct Tokens {
         ids[i] = at < count && from_list ? memory->list_ids[at] : at;
         logits[i] = at >= count ? 0.0f : (from_list ? memory->list_logits[at] : row[at]);
       }
-      // One copy of f, and the tokens moved along: an array with a run-time index has no place in
-      // registers.
+      // Not unrolled: one copy of f, with the tokens shifted through, because an array with a
+      // run-time index cannot be in registers.
 #pragma unroll 1
       for (uint32_t i = 0; i < kAtOnce; ++i) {
         if (begin + i * kSelectThreads < count) Visit(from_list, ids[0], logits[0], f);
