@@ -10,16 +10,17 @@ using namespace simt;
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarpLanes;
-// Elements the block covers at a time.
+// Elements that the thread block covers at a time.
 constexpr int kSpan = kThreads * kRun;
 
 struct AddNormKernelArgs {
   AddNormArgs op;
-  bool wide;  // all rows move in pieces of 16 bytes
+  bool wide;  // all rows are moved in 16-byte accesses
 };
 
-// The block's sum of one value a thread, the same in every thread: lanes pairwise, then warps in
-// order. All threads; `scratch` holds kWarps floats and may be used again after the next barrier.
+// The thread block's sum of one value per thread, the same in every thread: first pairwise over
+// lanes, then over warps in order. All threads; `scratch` holds kWarps floats and may be reused
+// after the next barrier.
 TLM_DEVICE float BlockSum(float value, float* scratch) {
 #pragma unroll
   for (int mask = kWarpLanes / 2; mask > 0; mask /= 2) value += ShuffleXor(value, mask);
@@ -31,7 +32,7 @@ TLM_DEVICE float BlockSum(float value, float* scratch) {
   return sum;
 }
 
-// One row as its thread sees it: runs threadIdx.x, threadIdx.x + 256, ...
+// One row, as a thread processes it: runs threadIdx.x, threadIdx.x + 256, ...
 template <typename T>
 struct Row {
   const AddNormKernelArgs& args;
@@ -42,7 +43,7 @@ struct Row {
   TLM_DEVICE int64_t Begin(int64_t span) const { return span * kSpan + threadIdx.x * kRun; }
   TLM_DEVICE int64_t Count(int64_t span) const { return args.op.dim - Begin(span); }
 
-  // x + delta of this thread's run of a span; zeros past the row's end.
+  // Loads x + delta of this thread's run of a span; zeros past the row's end.
   TLM_DEVICE void Load(int64_t span, float (&v)[kRun]) const {
     const int64_t begin = Begin(span);
     if (begin >= args.op.dim) {
@@ -71,7 +72,7 @@ struct Row {
 #pragma unroll
     for (int i = 0; i < kRun; ++i) sum += v[i];
   }
-  // Elements past the end differ from the mean, but are none.
+  // Skips elements past the end: they are 0, which differs from the mean.
   TLM_DEVICE void AddSquaresTo(float& sum, int64_t span, float mean, const float (&v)[kRun]) const {
 #pragma unroll
     for (int i = 0; i < kRun; ++i) {
@@ -105,14 +106,14 @@ TLM_DEVICE Row<T> ThisRow(const AddNormKernelArgs& args) {
           static_cast<T*>(op.out) + row * op.out_stride};
 }
 
-// With the mean of the squares, or the variance.
+// The scale for a mean of squares, or for a variance.
 TLM_DEVICE float ScaleOf(const AddNormArgs& op, float mean_square) {
   if (op.eps_outside_root) return 1.0f / (Sqrt(mean_square) + op.eps);
   return 1.0f / Sqrt(mean_square + op.eps);
 }
 
-// A block per row of at most kSpans * kSpan elements, which stay in registers. The gains do not
-// depend on earlier kernels: they are on their way while the block waits.
+// One thread block per row of at most kSpans * kSpan elements, which stay in registers. The gains
+// do not depend on earlier kernels, so they are loaded before the wait.
 template <typename T, int kSpans>
 TLM_KERNEL AddNorm(const AddNormKernelArgs args) {
   LetNextStart();
@@ -148,8 +149,8 @@ TLM_KERNEL AddNorm(const AddNormKernelArgs args) {
   for (int s = 0; s < kSpans; ++s) row.Finish(s, mean, scale, gain[s], v[s]);
 }
 
-// Rows of any length, read again in every pass: a thread's own writes to x are its own to read. The
-// same sums in the same order.
+// Rows of any length, read again in every pass; a thread reads only the elements of x that it
+// wrote. The same sums in the same order.
 template <typename T>
 TLM_KERNEL AddNormLong(const AddNormKernelArgs args) {
   LetNextStart();

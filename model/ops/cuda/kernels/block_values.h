@@ -1,5 +1,5 @@
-// Weights in blocks as numbers: what every kernel that reads them does with a lane's share (see
-// block_format.h). Included by kernels only.
+// Converts weights in blocks to numbers, for every kernel that reads them; a lane converts its
+// share (see block_format.h). Included by kernels only.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_BLOCK_VALUES_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_BLOCK_VALUES_H_
 
@@ -11,19 +11,19 @@
 
 namespace tlm::simt {
 
-// Lanes that share a row's step.
+// Lanes that share the 16 inputs of a row's step.
 inline constexpr int kStepLanes = 4;
 inline constexpr int kSpanSteps = kSpanInputs / kStepInputs;
 inline constexpr int kSpanUnits = kSpanInputs / kUnitInputs;
 
-// 2^23: of the floats from here on the low bits count. Integers below 2^8 become floats by an OR
-// and an exact difference, which take less time than a conversion.
+// 2^23: from here on a float's low bits are an integer. So an integer below 2^8 becomes a float by
+// an OR and an exact subtraction, which take less time than a conversion.
 inline constexpr float kIntegerBase = 8388608.0f;
 TLM_DEVICE float AboveBase(int integer) {
   return FloatOfBits(FloatBits(kIntegerBase) | static_cast<uint32_t>(integer));
 }
 
-// What the elements of a step have in common: (q - zero) * scale - min.
+// The common parameters of a step's elements: (q - zero) * scale - min.
 struct StepScale {
   float scale;
   float min;
@@ -34,14 +34,14 @@ template <typename T>
 TLM_DEVICE T ValueAt(const unsigned char* at) {
   return *reinterpret_cast<const T*>(at);
 }
-// Byte `index` behind `at`, which is 4-byte aligned.
+// Byte `index` after `at`, which is 4-byte aligned.
 TLM_DEVICE int ByteAt(const unsigned char* at, int index) {
   return static_cast<int>(ValueAt<uint32_t>(at + index / 4 * 4) >> (index % 4 * 8) & 255);
 }
 TLM_DEVICE float HalfAt(const unsigned char* at) { return ToFloat(F16{ValueAt<uint16_t>(at)}); }
 
-// The integers of a lane's four elements in a step of the span, from the words that have their low
-// and their high bits.
+// The integers of a lane's four elements in a step of the span, from the words with their low and
+// their high bits.
 TLM_DEVICE void StepIntegers(const StripFormat& format, uint32_t low, uint32_t high, int step,
                              int (&q)[4]) {
 #pragma unroll
@@ -59,8 +59,8 @@ TLM_DEVICE void StepIntegers(const StripFormat& format, uint32_t low, uint32_t h
   }
 }
 
-// A lane's bits of a unit: the words that have the low bits of its first and of its second step,
-// and the one with its high bits.
+// A lane's bits of a unit: the words with the low bits of its first and its second step, and the
+// word with its high bits.
 struct UnitBits {
   uint32_t low[2];
   uint32_t high;
@@ -68,10 +68,10 @@ struct UnitBits {
 
 // A lane's bits of a span.
 struct LaneBits {
-  Quad low[2];  // of 4 bits the first alone
+  Quad low[2];  // for 4 bits only the first
   uint32_t high[2];
 
-  // Of row `row` of span `span` of a cell.
+  // Loads row `row` of span `span` of a cell.
   TLM_DEVICE void Load(const StripFormat& format, const unsigned char* cell, int spans, int span,
                        int row, int lane) {
     const int piece = row * kStepLanes + lane;
@@ -85,7 +85,7 @@ struct LaneBits {
     if (format.high_bits > 1) high[1] = ValueAt<uint32_t>(above + 4);
   }
 
-  // Of a unit of the span.
+  // The bits of a unit of the span.
   TLM_DEVICE UnitBits Unit(const StripFormat& format, int unit) const {
     const uint32_t above = format.high_bits > 1 ? high[unit / 2] : high[0];
     if (format.low_bits == 4) return {{low[0].word[unit], low[0].word[unit]}, above};
@@ -93,7 +93,7 @@ struct LaneBits {
   }
 };
 
-// kIq4NlValues + 128, four a word. No memory is read.
+// kIq4NlValues + 128, four per word, as constants instead of a table in memory.
 TLM_DEVICE uint32_t Iq4NlWord(int word) {
   constexpr uint32_t kWords[4] = {0x3f2d1801u, 0x766a5d4fu, 0xa6998d81u, 0xf1d9c5b5u};
   return kWords[word];
@@ -104,7 +104,7 @@ TLM_DEVICE int Iq4NlInteger(int place) {
   const uint32_t word = (place & 8) == 0 ? first : last;
   return static_cast<int>(word >> (place % 4 * 8) & 255);
 }
-// Of the places in the four lowest nibbles of `places`, in a byte each.
+// The values at the indices in the four lowest nibbles of `places`, one per byte.
 TLM_DEVICE uint32_t Iq4NlIntegers(uint32_t places) {
   const uint32_t within = places & 0x7777u;
   const uint32_t is_last = Permute(0xff00u, 0, places >> 3 & 0x1111u);
@@ -112,7 +112,7 @@ TLM_DEVICE uint32_t Iq4NlIntegers(uint32_t places) {
                     Permute(Iq4NlWord(0), Iq4NlWord(1), within));
 }
 
-// Of step `step` in [0, 16) of a cell, and row `row`.
+// The scale of row `row` in step `step` of [0, 16) of a cell.
 TLM_DEVICE StepScale ScaleOf(const StripFormat& format, const unsigned char* cell, int spans,
                              int step, int row) {
   StepScale result{.scale = 0.0f, .min = 0.0f, .zero = format.zero};
@@ -151,7 +151,8 @@ TLM_DEVICE StepScale ScaleOf(const StripFormat& format, const unsigned char* cel
   return result;
 }
 
-// element = (q - zero) * scale - min, or q * scale, each operation rounded (model/tensor/blocks.h).
+// element = (q - zero) * scale - min, or q * scale. Each operation is rounded
+// (model/tensor/blocks.h).
 TLM_DEVICE float ElementOf(const StripFormat& format, int q, const StepScale& scale) {
   if (format.scales == BlockScales::kFloatElements) {
     return E4m3Value(static_cast<uint32_t>(q)) * scale.scale;
@@ -160,24 +161,26 @@ TLM_DEVICE float ElementOf(const StripFormat& format, int q, const StepScale& sc
   return (AboveBase(integer) - AboveBase(scale.zero)) * scale.scale - scale.min;
 }
 
-// --- A lane's eight elements of a unit, rounded to bfloat16, in few instructions. ---
+// --- A lane's eight elements of a unit, converted to bfloat16 in few instructions. ---
 //
-// The bits are those of ElementOf, rounded, but for the sign of zeros, which no sum that begins
-// with 0 shows. Integers become the low bits of a float or of two bfloat16 that have an exponent
-// above them, 2^15 + q or 128 + q, by one permutation or selection and mostly no shift. Then
+// The bits are those of ElementOf, rounded to bfloat16, except the sign of zeros, which no sum that
+// begins with 0 shows. First, integers become the low bits of a float, or of two bfloat16, whose
+// upper bits are a constant exponent: 2^15 + q or 128 + q. That takes one permutation or selection
+// and usually no shift. Then:
 //
-//   kPacked    in bfloat16, two at once: subtract 128 + zero, exactly; multiply by the scale's last
-//              3 of 11 significant bits, exactly; add the product with its first 8, which rounds
-//              the exact product once. In float32 that product is exact as well
-//   kFused     one multiply-add, (base + q) * scale - (base + zero) * scale, of a subtrahend that
-//              is exact in float32: rounds q - zero times the scale once
-//   kMin       subtract the base; one multiply-add, q * scale - min, of a product that is exact in
+//   kPacked    in bfloat16, two at once: subtract 128 + zero, which is exact; multiply by the last 3
+//              of the scale's 11 significant bits, which is exact; add the product with its first 8
+//              bits, which rounds the exact product once. In float32 that product is exact, too
+//   kFused     one multiply-add, (base + q) * scale - (base + zero) * scale. The subtrahend is
+//              exact in float32, so (q - zero) * scale is rounded once
+//   kMin       subtract the base, then one multiply-add, q * scale - min. The product is exact in
 //              float32 (at most 5 + 17 bits)
 //   kGeneral   subtract base + zero, multiply
-//   kFloats    widen, multiply
+//   kFloats    widen E4M3, multiply
 enum class Conversion : int32_t { kPacked, kFused, kMin, kGeneral, kFloats };
 
-// The one of a format; where scales are in float32, of units that TakesFast.
+// The fast conversion of a format. With float32 scales it may be used only for units that
+// TakesFast.
 TLM_HOST_DEVICE constexpr Conversion FastConversion(const StripFormat& format) {
   switch (format.scales) {
     case BlockScales::kHalf:
@@ -194,7 +197,7 @@ TLM_HOST_DEVICE constexpr Conversion FastConversion(const StripFormat& format) {
   return Conversion::kGeneral;
 }
 
-// 2^15 with integers of 8 bits, else 128.
+// 2^15 for integers of 8 bits, else 128.
 TLM_DEVICE float UnitBase(const StripFormat& format) {
   return format.low_bits == 8 || format.has_values ? 32768.0f : 128.0f;
 }
@@ -202,9 +205,9 @@ TLM_DEVICE float BaseAndZero(const StripFormat& format, int zero) {
   return UnitBase(format) + (AboveBase(zero) - kIntegerBase);
 }
 
-// Whether the fast conversion has the bits of kGeneral, with a scale in float32. Packed: a scale of
-// 11 significant bits that is 0 or far from subnormal, and differences of 5 bits. Fused: no
-// rounding of the subtrahend.
+// Whether, with a scale in float32, the fast conversion has the bits of kGeneral. kPacked requires
+// a scale of 11 significant bits that is 0 or far from subnormal, and differences of 5 bits. kFused
+// requires that the subtrahend is not rounded.
 TLM_DEVICE bool TakesFast(const StripFormat& format, const StepScale& scale) {
   if (format.scales != BlockScales::kFloat) return true;
   if (format.low_bits == 8) {
@@ -216,10 +219,10 @@ TLM_DEVICE bool TakesFast(const StripFormat& format, const StepScale& scale) {
          ((bits & 0x7fffffff) == 0 || (bits & 0x7fffffff) >= FloatBits(0x1p-120f));
 }
 
-// What elements of a unit have in common, as conversions take it.
+// The common parameters of a unit's elements, as the conversions need them.
 struct UnitScale {
-  // Of the unit's two steps, which differ with kTwoFactors alone. kPacked: bfloat16s, the first
-  // significant bits in the upper half and the last ones in the lower.
+  // The scales of the unit's two steps, which differ only with kTwoFactors. With kPacked, two
+  // bfloat16: the first significant bits in the upper half, the last ones in the lower half.
   uint32_t scale[2];
   uint32_t other;  // kPacked: -(128 + zero), twice; kFused: the subtrahend; kMin: min; kGeneral:
                    // base + zero
@@ -230,7 +233,7 @@ TLM_DEVICE uint32_t SplitScale(float scale) {
   return first | FloatBits(scale - FloatOfBits(first)) >> 16;
 }
 
-// Of steps that have these scales; `scales[1]` counts with kTwoFactors.
+// Computes it from the two steps' scales; `scales[1]` is used only with kTwoFactors.
 TLM_DEVICE UnitScale UnitScaleOf(const StripFormat& format, Conversion conversion,
                                  const StepScale (&scales)[2]) {
   UnitScale result{{FloatBits(scales[0].scale), FloatBits(scales[1].scale)}, 0};
@@ -255,9 +258,9 @@ TLM_DEVICE UnitScale UnitScaleOf(const StripFormat& format, Conversion conversio
   return result;
 }
 
-// The integers of a unit in bytes, of low_bits 4: bytes[i] has pair i of the first step in bytes 0
-// and 2, of the second in 1 and 3. Of values bytes[i] has elements i of the pairs, those of the
-// first step in bytes 0 and 1.
+// The integers of a unit as bytes, for low_bits 4. bytes[i] has pair i of the first step in bytes 0
+// and 2, of the second step in bytes 1 and 3. With has_values, bytes[i] has elements i of the
+// pairs, those of the first step in bytes 0 and 1.
 TLM_DEVICE void UnitBytes(const StripFormat& format, const UnitBits& bits, int unit,
                           uint32_t (&bytes)[2]) {
   if (format.has_values) {
@@ -274,7 +277,7 @@ TLM_DEVICE void UnitBytes(const StripFormat& format, const UnitBits& bits, int u
   bytes[1] |= bits.high >> place & mask;
 }
 
-// Pair `pair` of step `step` of a unit: inputs 2 t and 2 t + 1, or those + 8.
+// Converts pair `pair` of step `step` of a unit (inputs 2 t and 2 t + 1, or these + 8) by kPacked.
 TLM_DEVICE uint32_t PackedPair(const StripFormat& format, const UnitBits& bits,
                                const uint32_t (&bytes)[2], int step, int pair,
                                const UnitScale& scale) {
@@ -287,14 +290,14 @@ TLM_DEVICE uint32_t PackedPair(const StripFormat& format, const UnitBits& bits,
   return FmaPair<Bf16>(q, Permute(scale.scale[0], 0, 0x3232), last);
 }
 
-// Element `place` of a pair of step `step`, in float32.
+// Converts element `place` of a pair of step `step` to float32.
 TLM_DEVICE float UnitElement(const StripFormat& format, Conversion conversion, const UnitBits& bits,
                              const uint32_t (&bytes)[2], int step, int pair, int place,
                              const UnitScale& scale) {
   const bool two = format.scales == BlockScales::kTwoFactors;
   const float factor = FloatOfBits(scale.scale[two ? step : 0]);
   if (conversion == Conversion::kMin && format.high_bits == 0) {
-    // The nibble is a float's low bits where it stands, or once it is moved below bit 20.
+    // The nibble can be a float's low bits at its own place, or after it is moved below bit 20.
     const int nibble = 2 * step + pair + 4 * place;
     const int at = nibble < 5 ? 4 * nibble : 4 * nibble - 16;
     const uint32_t word = nibble < 5 ? bits.low[0] : bits.low[0] >> 16;
@@ -323,8 +326,8 @@ TLM_DEVICE float UnitElement(const StripFormat& format, Conversion conversion, c
   }
 }
 
-// The pairs of inputs 2 t and 2 t + 1, and 2 t + 8 and 2 t + 9, of either step of unit `unit` of a
-// span.
+// Converts the pairs of inputs 2 t and 2 t + 1, and 2 t + 8 and 2 t + 9, of both steps of unit
+// `unit` of a span.
 TLM_DEVICE void UnitPairs(const StripFormat& format, Conversion conversion, const UnitBits& bits,
                           int unit, const UnitScale& scale, uint32_t (&pairs)[2][2]) {
   uint32_t bytes[2] = {};
@@ -353,14 +356,14 @@ TLM_DEVICE void UnitPairs(const StripFormat& format, Conversion conversion, cons
   }
 }
 
-// What a warp's lanes have of a span of kRows rows each. The four lanes of a row make the scales of
-// a unit each, and pass them on.
+// A lane's share of a span, for kRows rows. The four lanes of a row each compute the scales of one
+// unit, and exchange them.
 template <int kRows>
 struct SpanShare {
   LaneBits bits[kRows];
   StepScale scales[kRows][2];  // of the lane's unit
 
-  // Rows `row` + i * row_step of span `span` of a cell, with lane % 4 = t.
+  // Loads rows `row` + i * row_step of span `span` of a cell, with t = lane % 4.
   TLM_DEVICE void Load(const StripFormat& format, const unsigned char* cell, int spans, int span,
                        int row, int row_step, int t) {
 #pragma unroll
@@ -374,7 +377,7 @@ struct SpanShare {
     }
   }
 
-  // Whether all lanes' scales let the fast conversion be taken.
+  // Whether all lanes' scales allow the fast conversion.
   TLM_DEVICE bool TakesFast(const StripFormat& format) const {
     if (format.scales != BlockScales::kFloat) return true;
     bool takes = true;
@@ -383,7 +386,7 @@ struct SpanShare {
     return Ballot(takes) == 0xffffffffu;
   }
 
-  // store(unit, pairs) for every unit in turn, pairs [kRows][2][2] as of UnitPairs.
+  // Calls store(unit, pairs) for every unit in turn, with pairs [kRows][2][2] as from UnitPairs.
   template <typename Store>
   TLM_DEVICE void Convert(const StripFormat& format, Conversion conversion, int lane,
                           const Store& store) const {

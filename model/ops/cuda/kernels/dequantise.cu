@@ -13,11 +13,11 @@ namespace {
 
 using namespace simt;
 
-// A block has a cell, a thread a lane's share of a row's span.
+// One thread block per cell; a thread converts a lane's share of a row's span.
 constexpr int kCellThreads = kMostSpans * kStripRows * kStepLanes;
 constexpr int kEmbedThreads = 128;
-// Of the cell's values in shared memory: 16 bytes more than a row, so that what the lanes of a warp
-// write at a time lies in different banks.
+// Row pitch of the cell's values in shared memory: 16 bytes more than a row, so that a warp's
+// simultaneous stores go to different banks.
 constexpr int kPitch = kCellInputs + kRun;
 constexpr size_t kCellShared = size_t{kStripRows} * kPitch * sizeof(uint16_t);
 
@@ -30,7 +30,7 @@ TLM_DEVICE const unsigned char* CellOf(const BlockMatrixArgs& matrix, int strip,
          int64_t{cell} * matrix.format.cell_bytes(kMostSpans);
 }
 
-// This thread's 32 elements to `to`, the tile's first value.
+// Converts this thread's 32 elements; `to` is the tile's first value.
 TLM_DEVICE void ConvertShare(const StripFormat& format, const unsigned char* cell, int spans,
                              uint16_t* to) {
   const int span = static_cast<int>(threadIdx.x) / (kStripRows * kStepLanes);
@@ -52,8 +52,8 @@ TLM_DEVICE void ConvertShare(const StripFormat& format, const unsigned char* cel
                 });
 }
 
-// Eight elements of a row of the tile, from input `first` on, to their places in the row at `out`;
-// there is room for all eight.
+// Stores eight elements of a row of the tile, from input `first` on, to their places in the row at
+// `out`, which has room for all eight.
 TLM_DEVICE void StorePiece(const BlockMatrixArgs& matrix, const uint16_t* from, int first,
                            uint16_t* out) {
   Quad quad = LoadQuad(from);
@@ -75,7 +75,7 @@ TLM_DEVICE void StorePiece(const BlockMatrixArgs& matrix, const uint16_t* from, 
   }
 }
 
-// The format's constants; the rest at run time.
+// The constants of kind kKind; the group size at run time.
 template <int kKind>
 TLM_KERNEL __launch_bounds__(kCellThreads) Dequantise(const DequantiseArgs args) {
   LetNextStart();
@@ -86,7 +86,7 @@ TLM_KERNEL __launch_bounds__(kCellThreads) Dequantise(const DequantiseArgs args)
   const int strip = first_strip + static_cast<int>(blockIdx.y);
   const int spans = SpansOf(args.matrix, cell);
   uint16_t* const tile = SharedMemory<uint16_t>();
-  // Weights, which no kernel writes.
+  // Before the wait: no kernel writes weights.
   ConvertShare(format, CellOf(args.matrix, strip, cell), spans, tile);
   WaitForPrevious();
   SyncThreads();
@@ -101,7 +101,7 @@ TLM_KERNEL __launch_bounds__(kCellThreads) Dequantise(const DequantiseArgs args)
   }
 }
 
-// The integers of a lane's four elements, word by word.
+// The integers of a lane's four elements, loaded word by word.
 TLM_DEVICE void StepBits(const StripFormat& format, const unsigned char* cell, int spans, int span,
                          int step, int row, int lane, int (&q)[4]) {
   const bool bytes = format.low_bits == 8;
@@ -119,7 +119,7 @@ TLM_DEVICE void StepBits(const StripFormat& format, const unsigned char* cell, i
   StepIntegers(format, low, high, step, q);
 }
 
-// A block per token; thread i takes the shares i, i + 128, ... of the row.
+// One thread block per token; thread i takes shares i, i + 128, ... of the row.
 TLM_KERNEL __launch_bounds__(kEmbedThreads) EmbedBlocks(const EmbedBlocksArgs args) {
   LetNextStart();
   WaitForPrevious();
@@ -128,7 +128,7 @@ TLM_KERNEL __launch_bounds__(kEmbedThreads) EmbedBlocks(const EmbedBlocksArgs ar
   int row = args.rows[token];
   if (row < 0) row = args.others == nullptr ? 0 : args.others[-1 - row];
   float* const out = args.out + token * args.out_stride;
-  // A share is a step's four elements of a lane.
+  // A share is the four elements of a lane in a step.
   for (int share = static_cast<int>(threadIdx.x); share < table.spans * kSpanSteps * kStepLanes;
        share += kEmbedThreads) {
     const int lane = share % kStepLanes;

@@ -12,10 +12,10 @@ constexpr int kThreads = 256;
 
 struct EmbedKernelArgs {
   EmbedArgs op;
-  bool wide;  // all rows move in pieces of 16 bytes
+  bool wide;  // all rows are moved in 16-byte accesses
 };
 
-// A block per token; thread i takes runs i, i + 256, ... of the row.
+// One thread block per token; thread i takes runs i, i + 256, ... of the row.
 TLM_KERNEL Embed(const EmbedKernelArgs args) {
   LetNextStart();
   WaitForPrevious();

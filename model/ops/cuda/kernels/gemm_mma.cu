@@ -7,14 +7,14 @@
 namespace tlm {
 namespace {
 
-// Few rows, bound by the bytes of the weights. Three to an SM: two at work and one of the next
-// product fetching ahead.
+// Few rows of x, bound by the weights' bytes. Three thread blocks per SM: two at work, and one of
+// the next product that prefetches.
 template <typename T, int kTile>
 TLM_KERNEL __launch_bounds__(kGemmThreads, 3) GemmSkinny(const GemmArgs args) {
   simt::MultiplyTiles<T, kTile>(args);
 }
 
-// Many rows: two to an SM.
+// Many rows of x: two thread blocks per SM.
 template <typename T>
 TLM_KERNEL __launch_bounds__(kGemmThreads, 2) GemmTiled(const GemmArgs args) {
   simt::MultiplyTiles<T, kTiledMmaTile>(args);

@@ -13,7 +13,7 @@ using namespace simt;
 constexpr int kThreads = 256;
 constexpr int64_t kMaxBlocks = 4096;
 
-// 64 bits that look random (Steele, Lea, Flood 2014: the finaliser of SplitMix64).
+// 64 pseudo-random bits (Steele, Lea, Flood 2014: the finaliser of SplitMix64).
 TLM_DEVICE uint64_t Mixed(uint64_t value) {
   value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9u;
   value = (value ^ (value >> 27)) * 0x94d049bb133111ebu;

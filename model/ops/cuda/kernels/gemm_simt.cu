@@ -16,7 +16,7 @@ constexpr int kPieceBytes = 16;
 
 struct SimtArgs {
   GemmArgs op;
-  bool wide;  // x moves in pieces of 16 bytes
+  bool wide;  // x is moved in 16-byte accesses
 };
 
 template <typename T, int kTile>
@@ -26,7 +26,7 @@ struct SimtShape {
   static constexpr int kRowThreads = kSimtTiles[kTile].row_threads;
   static constexpr int kTokenThreads = kGemmThreads / kRowThreads;
   static constexpr int kStages = kSimtTiles[kTile].stages;
-  static constexpr int kRowSums = kRows / kRowThreads;  // a thread's, along rows
+  static constexpr int kRowSums = kRows / kRowThreads;  // per thread, along rows
   static constexpr int kTokenSums = kTokens / kTokenThreads;
   static constexpr int kUnroll = kRowSums * kTokenSums > 4 ? 1 : 4;  // of the loop over pieces
   static constexpr int kElements = kPieceBytes / static_cast<int>(sizeof(T));  // of a piece
@@ -35,7 +35,7 @@ struct SimtShape {
   static constexpr int kStageBytes = kSimtTiles[kTile].stage_bytes();
   static constexpr int kStageK = kPieces * kElements;
 
-  // Where sums wait for the epilogue: in the stages' place.
+  // The staging area of the epilogue reuses the stages' memory.
   static constexpr int kGates = kGateGroup;
   static constexpr TLM_HOST_DEVICE int At(int token, int row) { return token * (kRows + 4) + row; }
   static constexpr TLM_HOST_DEVICE int TileRow(int /*round*/, int row) { return row; }
@@ -69,7 +69,7 @@ struct SimtBlock {
     return SharedMemory<unsigned char>() + slot * Shape::kStageBytes + row * Shape::kPitch;
   }
 
-  // Stored row of the matrix in place `place` of the tile; -1: none.
+  // The stored row of the matrix that is row `place` of the tile; -1: none.
   TLM_DEVICE int64_t WeightRow(int place) const {
     const int64_t stored = int64_t{row_tile} * Shape::kRows + place;
     if (args.op.gated) {
@@ -79,7 +79,7 @@ struct SimtBlock {
     return stored < args.op.n ? stored : -1;
   }
 
-  // Begins copying the weights of the stage at `k`; zeros where there are none.
+  // Begins copying the weights of the stage at `k`; zeros for weights that do not exist.
   TLM_DEVICE void CopyWeights(int slot, int64_t k) const {
     for (int i = static_cast<int>(threadIdx.x); i < Shape::kRows * Shape::kPieces;
          i += kGemmThreads) {
@@ -94,7 +94,7 @@ struct SimtBlock {
     }
   }
 
-  // The same of x, whose rows may end anywhere and need not be aligned.
+  // The same for x, whose rows may end anywhere and need not be aligned.
   TLM_DEVICE void CopyTokens(int slot, int64_t k) const {
     for (int i = static_cast<int>(threadIdx.x); i < Shape::kTokens * Shape::kPieces;
          i += kGemmThreads) {
@@ -126,7 +126,7 @@ struct SimtSums {
   const int row = static_cast<int>(threadIdx.x) % Shape::kRowThreads;
   const int token = static_cast<int>(threadIdx.x) / Shape::kRowThreads;
 
-  // Adds `pieces` pieces of a stage, one product after the other.
+  // Adds the products of `pieces` pieces of a stage, one after the other.
   TLM_DEVICE void Add(const SimtBlock<T, kTile>& block, int slot, int pieces) {
     const unsigned char* const weights = block.Row(slot, row);
     const unsigned char* const tokens = block.Row(slot, Shape::kRows + token);
@@ -175,8 +175,8 @@ TLM_KERNEL __launch_bounds__(kGemmThreads, 4) GemmSimt(const SimtArgs args) {
   LetNextStart();
   const SimtBlock<T, kTile> block(args);
   const int64_t k = args.op.k;
-  // The first stages are one group of copies, the others theirs: after the wait of step s, stage s
-  // has arrived.
+  // The first stages are one cp.async group, each later stage is one: after the wait of step s,
+  // stage s has arrived.
   for (int stage = 0; stage < kAhead; ++stage) block.CopyWeights(stage, stage * Shape::kStageK);
   WaitForPrevious();
   for (int stage = 0; stage < kAhead; ++stage) block.CopyTokens(stage, stage * Shape::kStageK);
@@ -201,7 +201,7 @@ TLM_KERNEL __launch_bounds__(kGemmThreads, 4) GemmSimt(const SimtArgs args) {
     slot = slot + 1 == Shape::kStages ? 0 : slot + 1;
   }
   float* const staging = SharedMemory<float>();
-  SyncThreads();  // nobody reads the stages any more
+  SyncThreads();  // all reads of the stages are done
   if (active) sums.Stage(staging);
   SyncThreads();
   StoreStaged<T, Shape, kGemmThreads>(args.op, {.sums = staging,

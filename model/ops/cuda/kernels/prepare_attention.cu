@@ -11,18 +11,19 @@ using namespace simt;
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / kWarpLanes;
 constexpr int kPageTokens = 64;
-// A lane's unit: two neighbours of the head's first part and two of its second.
+// Elements of a lane's unit: two neighbours in the head's first part and two in its second.
 constexpr int kUnit = 4;
 
 struct PrepareAttentionKernelArgs {
   PrepareAttentionArgs op;
-  // Elements of the head's first part: half of it, and even where pairs are neighbours. Element i
-  // of the first part and element i of the second are then in one unit, and so are 2i and 2i + 1.
+  // Number of elements in the head's first part: half of the head, made even if pairs are
+  // neighbours. So element i of the first part and element i of the second are in one unit, and so
+  // are elements 2i and 2i + 1.
   int32_t first_part;
-  bool paired;  // both parts are whole pairs, and pairs can be moved at once
+  bool paired;  // both parts are whole pairs, and a pair can be moved in one access
 };
 
-// Two neighbours, moved at once.
+// Two neighbouring elements, moved in one access.
 template <typename T>
 struct alignas(2 * sizeof(T)) Neighbours {
   T low, high;
@@ -30,23 +31,23 @@ struct alignas(2 * sizeof(T)) Neighbours {
 
 TLM_DEVICE uint32_t LargerBits(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
-// Where a key or a value goes in a cache in 8 bits.
+// The destination of a key or a value in an 8-bit cache.
 struct Fp8Row {
   uint8_t* elements;
   uint8_t* scale;
 };
 
-// A head's elements spread over a warp: lane i has units i, i + 32, ...
+// A head's elements, distributed over a warp: lane i has units i, i + 32, ...
 template <typename T, int kUnits>
 struct Head {
   const PrepareAttentionKernelArgs& args;
   float v[kUnits][kUnit];
 
-  // The first of unit u's neighbours, counted from the start of either part.
+  // The index of unit u's first neighbour, from the start of each part.
   static TLM_DEVICE int Pair(int u) {
     return 2 * (u * kWarpLanes + static_cast<int>(threadIdx.x % kWarpLanes));
   }
-  // Element j of unit u within the head; -1 where there is none.
+  // The index within the head of element j of unit u; -1: it does not exist.
   TLM_DEVICE int Index(int u, int j) const {
     const int offset = Pair(u) + j % 2;
     if (j < 2) return offset < args.first_part ? offset : -1;
@@ -91,7 +92,7 @@ struct Head {
       }
     }
   }
-  // A row of a page (fp8_rows.h), of the values that Store would write. All lanes.
+  // Stores a row of a page (fp8_rows.h), with the values that Store would write. All lanes.
   TLM_DEVICE void StoreFp8(const Fp8Row& row) const {
     float rounded[kUnits][kUnit];
     uint32_t largest = 0;
@@ -120,7 +121,7 @@ struct Head {
     }
   }
 
-  // Gains of the lane's elements; 0 where there are none.
+  // Loads the gains of the lane's elements; 0 for elements that do not exist.
   TLM_DEVICE void LoadGains(const float* from, float (&gain)[kUnits][kUnit]) const {
 #pragma unroll
     for (int u = 0; u < kUnits; ++u) {
@@ -128,7 +129,7 @@ struct Head {
       for (int j = 0; j < kUnit; ++j) gain[u][j] = Index(u, j) < 0 ? 0.0f : from[Index(u, j)];
     }
   }
-  // All lanes: sums go through the warp.
+  // All lanes take part in the sum.
   TLM_DEVICE void Normalise(const float (&gain)[kUnits][kUnit]) {
     float squares = 0.0f;
 #pragma unroll
@@ -150,9 +151,9 @@ struct Head {
     }
   }
 
-  // The element that is first in the lane's pair `i` of unit u, i < 2; -1 where there is none.
+  // The index of the first element of the lane's pair `i` of unit u, i < 2; -1: it does not exist.
   TLM_DEVICE int First(int u, int i) const { return Index(u, args.op.interleaved ? 2 * i : i); }
-  // (cos, sin) of the lane's pairs; `from` has those of pair k at 2 k.
+  // Loads (cos, sin) of the lane's pairs; `from` has those of pair k at 2 k.
   TLM_DEVICE void LoadAngles(const float* from, Neighbours<float> (&angles)[kUnits][2]) const {
 #pragma unroll
     for (int u = 0; u < kUnits; ++u) {
@@ -185,16 +186,16 @@ struct Head {
   }
 };
 
-// The page of a position's key or value of a kv head, counted from the cache's first.
+// The page with the key or value of a position and KV head, numbered from the cache's first page.
 TLM_DEVICE int64_t CachePage(const PrepareAttentionArgs& op, int64_t token, int32_t position,
                              int32_t kv_head, bool is_value) {
   const int64_t block = op.block_tables[op.table_of[token] + position / kPageTokens];
   return (block * op.layers * 2 + (is_value ? 1 : 0)) * op.num_kv_heads + kv_head;
 }
 
-// A warp per (token, head), heads of one token in turn; kUnits * 128 >= head_dim. What no kernel
-// writes is read while the one before still runs: of the chain position, block and angles nothing
-// is left after the wait but the head itself.
+// One warp per (token, head), the heads of a token in turn; kUnits * 128 >= head_dim. Everything
+// that no kernel writes (position, block, angles, gains) is loaded before the wait; after it only
+// the head itself is.
 template <typename T, int kUnits, bool kFp8>
 TLM_DEVICE void Prepare(const PrepareAttentionKernelArgs& args) {
   LetNextStart();
@@ -244,7 +245,7 @@ template <typename T, int kUnits>
 TLM_KERNEL PrepareAttention(const PrepareAttentionKernelArgs args) {
   Prepare<T, kUnits, false>(args);
 }
-// To a cache in 8 bits.
+// For an 8-bit cache.
 template <typename T, int kUnits>
 TLM_KERNEL PrepareAttentionFp8(const PrepareAttentionKernelArgs args) {
   Prepare<T, kUnits, true>(args);
@@ -268,7 +269,7 @@ cudaError_t LaunchFor(const PrepareAttentionArgs& op, cudaStream_t stream) {
   const int64_t warps = op.tokens * (op.num_heads + 2 * int64_t{op.num_kv_heads});
   const LaunchShape shape{.grid = dim3(static_cast<unsigned>((warps + kWarps - 1) / kWarps)),
                           .block = dim3(kThreads)};
-  // Heads lie end to end in rows and in the cache: one's alignment is that of all.
+  // Heads are contiguous in rows and in the cache, so all are aligned if the first is.
   const bool aligned = reinterpret_cast<uintptr_t>(op.qkv) % (2 * sizeof(T)) == 0 &&
                        reinterpret_cast<uintptr_t>(op.cache) % (2 * sizeof(T)) == 0 &&
                        op.qkv_stride % 2 == 0;

@@ -12,8 +12,8 @@ using namespace simt;
 using Order = Tokens::Order;
 using Unit = Wanted::Unit;
 
-// The mean over the tokens in play of their information relative to the best one's: what typical
-// tokens are near.
+// The mean information of the tokens in play, relative to the best one's: typical_p keeps the
+// tokens near it.
 TLM_DEVICE double MeanInformation(const Tokens& tokens) {
   uint64_t total = 0;
   uint64_t weighted = 0;
@@ -36,7 +36,7 @@ TLM_DEVICE TokenKey MostLikely(const Tokens& tokens) {
   return MaxOfBlock<kSelectWarps>(best, tokens.memory->reduce);
 }
 
-// What step `step` of truncation keeps; false: everything.
+// The rule of truncation step `step`; false: it keeps everything.
 TLM_DEVICE bool RuleOf(const SamplingRecord& record, int step, Rule* rule) {
   if (step == 0) {
     *rule = {Order::kLikely, {Unit::kTokens, static_cast<double>(record.top_k)}};
@@ -50,8 +50,8 @@ TLM_DEVICE bool RuleOf(const SamplingRecord& record, int step, Rule* rule) {
   return record.top_p < 1.0;
 }
 
-// A place behind which no token is among the top_k: the top_k-th of what the warps of scan found
-// best, if there are as many.
+// A cut after which no token is in the top_k: the top_k-th of the best tokens that the warps of
+// scan found, if there are as many.
 TLM_DEVICE Cut LikelyOfWarps(const SampleKernelArgs& args, const SamplingRecord& record,
                              uint32_t job, SelectMemory* memory) {
   const uint32_t all = args.scratch.chunks * kScanWarps;
@@ -72,7 +72,7 @@ TLM_DEVICE Cut LikelyOfWarps(const SampleKernelArgs& args, const SamplingRecord&
   return memory->boundary;
 }
 
-// A place behind which every token weighs 0, so that top_p keeps none of it.
+// A cut after which every token has weight 0, so that top_p keeps none of them.
 TLM_DEVICE Cut LikelyWithWeight(const Tokens& tokens) {
   const float behind =
       static_cast<float>(static_cast<double>(tokens.best) - 28.5 / tokens.inverse_temperature);
@@ -80,16 +80,16 @@ TLM_DEVICE Cut LikelyWithWeight(const Tokens& tokens) {
   return {LikelyKey(behind), kNoToken};
 }
 
-// Takes out of play what no step will keep, for less than the steps take.
+// Removes tokens that no step will keep, which costs less than the steps.
 TLM_DEVICE void TakeOutHopeless(const SampleKernelArgs& args, const SamplingRecord& record,
                                 uint32_t job, Tokens* tokens) {
   if (record.top_k > 0) tokens->likely = LikelyOfWarps(args, record, job, tokens->memory);
-  // What is typical depends on the number of tokens, too.
+  // Not with typical_p: that also depends on the number of tokens.
   if (record.top_p >= 1.0 || record.typical_p < 1.0) return;
   tokens->likely.Tighten(LikelyWithWeight(*tokens));
 }
 
-// Leaves in play what the job's parameters keep; *best is the most likely one of it.
+// Truncates to the tokens that the job's parameters keep; *best is the most likely of them.
 TLM_DEVICE void Truncate(const SamplingRecord& record, Tokens* tokens, TokenKey* best) {
 #pragma unroll 1
   for (int step = 0; step < 3; ++step) {
@@ -102,13 +102,14 @@ TLM_DEVICE void Truncate(const SamplingRecord& record, Tokens* tokens, TokenKey*
     }
     const Cut cut = SelectFirst(rule, tokens);
     if (!typical) {
-      // Not put in its place: a step that leaves everything leaves out what was out of play.
+      // Tighten, not assign: a step that keeps everything must not bring back tokens that are out
+      // of play.
       tokens->likely.Tighten(cut);
       continue;
     }
     tokens->unusual = cut;
     tokens->typical = true;
-    // The most likely token need not be a typical one.
+    // The most likely token may have been cut by typical_p.
     *best = MostLikely(*tokens);
     tokens->best = tokens->front = LogitOf(*best);
   }
@@ -127,7 +128,7 @@ TLM_DEVICE int32_t SampleFrom(const Tokens& tokens, const SamplingRecord& record
   return FrontOfBlock<kSelectWarps>(front, tokens.memory->noisy).id;
 }
 
-// Sets what scores are taken of: *tokens still has the cuts of the job.
+// Selects the tokens that scores are computed over; *tokens still has the cuts of the job.
 TLM_DEVICE void TurnToScores(const SampleKernelArgs& args, const SamplingRecord& record,
                              const SamplingState& state, Tokens* tokens) {
   tokens->listed = false;
@@ -145,7 +146,7 @@ TLM_DEVICE void TurnToScores(const SampleKernelArgs& args, const SamplingRecord&
   }
 }
 
-// The normaliser of the scores; the sampled token's own ones.
+// Returns the normaliser of the scores, and computes the sampled token's own scores.
 TLM_DEVICE double ScoreToken(const SampleKernelArgs& args, const Tokens& tokens, uint32_t id,
                              SamplingOutcome* outcome) {
   const float sampled = tokens.row[id];
@@ -190,7 +191,7 @@ TLM_DEVICE void ListTop(uint32_t top, double normaliser, Tokens* tokens, TopToke
   out[place] = {static_cast<int32_t>(id), LogProbability(logit, normaliser)};
 }
 
-// A block per job. Blocks of jobs that were ended before and ask for no scores return at once.
+// One thread block per job. If the job is complete and asks for no scores, it returns at once.
 TLM_KERNEL __launch_bounds__(kSelectThreads, 2) FinishSampling(const SampleKernelArgs args) {
   LetNextStart();
   WaitForPrevious();

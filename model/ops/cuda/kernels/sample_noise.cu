@@ -13,7 +13,7 @@ struct NoiseMemory {
   uint32_t last;
 };
 
-// Considers the four tokens of one Philox counter.
+// Adds noise to the four tokens of one Philox counter.
 TLM_DEVICE void ConsiderFour(const float (&logits)[4], uint32_t id, float best,
                              const SamplingRecord& record, const NoiseKey& key, Noisy* front) {
   double scaled[4];
@@ -32,8 +32,9 @@ TLM_DEVICE void ConsiderFour(const float (&logits)[4], uint32_t id, float best,
   }
 }
 
-// Grid (chunks, jobs), as Scan. Every thread starts from the most likely token: what cannot come
-// before it is passed over, as whole chunks, as tokens, or by their words, and no logarithm taken.
+// Grid (chunks, jobs), as Scan. Every thread starts from the most likely token. It skips whatever
+// cannot beat that token: whole chunks, tokens, and tokens by their random word, before any
+// logarithm.
 TLM_KERNEL __launch_bounds__(kScanThreads) Noise(const SampleKernelArgs args) {
   LetNextStart();
   WaitForPrevious();

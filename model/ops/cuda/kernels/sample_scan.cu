@@ -16,7 +16,7 @@ struct ScanMemory {
   AdjustMemory adjust;
 };
 
-// What one thread knows of its logits.
+// What one thread has seen of its logits.
 struct Seen {
   TokenKey given = 0;
   TokenKey used = 0;
@@ -29,9 +29,9 @@ TLM_DEVICE TokenKey Likelier(TokenKey best, float logit, uint32_t id) {
   return key > best ? key : best;
 }
 
-// Logits as they came.
+// Takes in a logit before adjustment.
 TLM_DEVICE void See(float logit, uint32_t id, Seen* seen) {
-  // Written so that NaN is caught.
+  // Written so that it catches NaN.
   if (!(logit < FloatOfBits(0x7f800000u)) && id < seen->first_bad) seen->first_bad = id;
   seen->given = Likelier(seen->given, logit, id);
 }
@@ -76,7 +76,7 @@ TLM_DEVICE SamplingStatus StatusOf(const Seen& seen) {
   return seen.used == 0 ? SamplingStatus::kNoneLeft : SamplingStatus::kOk;
 }
 
-// Thread 0, knowing all chunks.
+// Called by thread 0, with the combined chunks.
 TLM_DEVICE void EndScan(const SampleKernelArgs& args, const SamplingRecord& record, uint32_t job,
                         const Seen& seen) {
   const SamplingStatus status = StatusOf(seen);
@@ -115,8 +115,8 @@ TLM_DEVICE void StoreWarpBest(const SampleKernelArgs& args, uint32_t job, TokenK
   args.scratch.warp_best[chunk * kScanWarps + threadIdx.x / kWarpLanes] = best;
 }
 
-// Grid (chunks, jobs). A thread takes runs of four logits, 256 runs apart. The last block of a
-// job combines its chunks.
+// Grid (chunks, jobs). A thread takes runs of four logits, 256 runs apart. The last thread block of
+// a job combines its chunks.
 TLM_KERNEL __launch_bounds__(kScanThreads) Scan(const SampleKernelArgs args) {
   LetNextStart();
   WaitForPrevious();

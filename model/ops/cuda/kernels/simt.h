@@ -1,11 +1,11 @@
-// What kernels are written in: the instructions of a GPU under names of their own, so that the same
-// source compiles for the device and, with another <simt_emulated.h>, for an emulated GPU
+// The vocabulary of the kernels: a GPU's instructions under names of this header. The same source
+// compiles for the device and, with another <simt_emulated.h>, for an emulated GPU
 // (tests/support/simt).
 //
-// Kernels use only what is here and plain C++. All shared memory is dynamic: SharedMemory<T>().
+// Kernels use only this header and plain C++. All shared memory is dynamic: SharedMemory<T>().
 // Floating-point expressions are compiled without contraction; where a product and a sum are to be
-// rounded once, Fma says so. Every thread of the block named in a function's comment must take
-// part.
+// rounded once, the code says Fma. Where a comment names a warp or a thread block, all of its
+// threads must take part.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_SIMT_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_SIMT_H_
 
@@ -25,16 +25,16 @@
 
 namespace tlm::simt {
 
-// --- One thread's view: threadIdx, blockIdx, blockDim, gridDim are CUDA's. ---
+// --- threadIdx, blockIdx, blockDim and gridDim are CUDA's. ---
 
-// The block's dynamic shared memory, 128-byte aligned; undefined contents.
+// The thread block's dynamic shared memory, 128-byte aligned, contents undefined.
 template <typename T>
 TLM_DEVICE T* SharedMemory() {
   extern __shared__ __align__(128) unsigned char tlm_shared_memory[];
   return reinterpret_cast<T*>(tlm_shared_memory);
 }
 
-// --- Waiting. ---
+// --- Barriers and fences. ---
 
 // The whole block; orders its shared and global memory accesses.
 TLM_DEVICE void SyncThreads() { __syncthreads(); }
@@ -71,8 +71,8 @@ TLM_DEVICE T Shuffle(T value, int lane) {
 // Bit i: the predicate of lane i.
 TLM_DEVICE uint32_t Ballot(bool predicate) { return __ballot_sync(0xffffffffu, predicate); }
 
-// --- Atomics, integers only: sums of floats would depend on the order. Each returns the old value;
-// the address is in global or shared memory. ---
+// --- Atomics, on integers only, because sums of floats would depend on the order. Each returns the
+// old value. The address is in global or shared memory. ---
 
 TLM_DEVICE uint32_t AtomicAdd(uint32_t* address, uint32_t value) {
   return atomicAdd(address, value);
@@ -85,11 +85,11 @@ TLM_DEVICE uint32_t AtomicOr(uint32_t* address, uint32_t value) { return atomicO
 
 // --- Memory. ---
 
-// 16 bytes, as all wide accesses move them; addresses are 16-byte aligned.
+// 16 bytes, the unit of all wide accesses; addresses are 16-byte aligned.
 struct alignas(16) Quad {
   uint32_t word[4];
 };
-// A 4-byte load that sees what other blocks stored before a FenceDevice.
+// A 4-byte load that sees what other thread blocks stored before a FenceDevice.
 TLM_DEVICE uint32_t LoadVolatile(const uint32_t* from) {
   return *const_cast<const volatile uint32_t*>(from);
 }
@@ -97,23 +97,24 @@ TLM_DEVICE uint32_t LoadVolatile(const uint32_t* from) {
 TLM_DEVICE uint32_t SharedAddress(const void* shared) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
 }
-// Begins copying 16 bytes from global to shared memory; zeros, and nothing read, if not `valid`.
+// cp.async: begins copying 16 bytes from global to shared memory. If not `valid`, stores zeros and
+// reads nothing.
 TLM_DEVICE void CopyAsync16(void* shared, const void* global, bool valid = true) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(SharedAddress(shared)),
                "l"(global), "r"(valid ? 16 : 0)
                : "memory");
 }
-// Asks for `bytes`, a multiple of 16, of global memory at a 16-byte aligned address to be brought
-// to the L2 cache. Nothing waits for it. Before compute capability 9.0: nothing.
+// Prefetches `bytes` of global memory, a multiple of 16 at a 16-byte aligned address, to the L2
+// cache. Nothing waits for it. Does nothing before compute capability 9.0.
 TLM_DEVICE void PrefetchToL2(const void* global, int bytes) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(global), "r"(bytes));
 #endif
 }
-// Closes a group of the copies this thread began.
+// Closes a group: the copies that this thread began since the last one.
 TLM_DEVICE void CopyAsyncCommit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Returns when all but the newest kPending groups of this thread have arrived (for this thread:
-// others see them after SyncThreads).
+// Returns when all but the newest kPending groups of this thread have arrived. Other threads see
+// the data after SyncThreads.
 template <int kPending>
 TLM_DEVICE void CopyAsyncWait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
@@ -121,9 +122,9 @@ TLM_DEVICE void CopyAsyncWait() {
 
 // --- Tensor cores, all 32 lanes of a warp. PTX ISA, "Matrix fragments for mma.m16n8k16". ---
 
-// Four 8 x 8 matrices of 16-bit elements from shared memory: lane i gives the address of row i % 8
-// of matrix i / 8 (16-byte aligned). Lane i receives in out[j] elements 2 (i % 4) and 2 (i % 4) + 1
-// of row i / 4 of matrix j; Transposed: of column i / 4.
+// ldmatrix: four 8 x 8 matrices of 16-bit elements from shared memory. Lane i gives the address of
+// row i % 8 of matrix i / 8 (16-byte aligned). Lane i receives in out[j] elements 2 (i % 4) and 2
+// (i % 4) + 1 of row i / 4 of matrix j; Transposed: of column i / 4.
 TLM_DEVICE void LoadMatrices(uint32_t (&out)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
@@ -145,10 +146,10 @@ struct F16 {
   uint16_t bits;
 };
 
-// c += a b, a [16, 16] row-major, b [16, 8] column-major, c [16, 8] float32. With g = lane / 4 and
-// t = lane % 4: a[0] holds row g, columns 2t and 2t + 1; a[1] row g + 8; a[2] and a[3] the same
-// rows, columns + 8. b[0] holds column g, rows 2t and 2t + 1; b[1] rows + 8. c[0] and c[1] are row
-// g, columns 2t and 2t + 1; c[2] and c[3] row g + 8.
+// mma.m16n8k16: c += a b, a [16, 16] row-major, b [16, 8] column-major, c [16, 8] float32. With g =
+// lane / 4 and t = lane % 4: a[0] holds row g, columns 2t and 2t + 1; a[1] row g + 8; a[2] and a[3]
+// the same rows, columns + 8. b[0] holds column g, rows 2t and 2t + 1; b[1] rows + 8. c[0] and c[1]
+// are row g, columns 2t and 2t + 1; c[2] and c[3] row g + 8.
 template <typename T>
 TLM_DEVICE void MultiplyAdd(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
 template <>
@@ -166,14 +167,14 @@ TLM_DEVICE void MultiplyAdd<F16>(float (&c)[4], const uint32_t (&a)[4], const ui
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// --- Numbers: each rounds once, to nearest even, on host and device alike. ---
+// --- Arithmetic: each operation rounds once, to nearest even, on host and device alike. ---
 
 TLM_HOST_DEVICE float Fma(float a, float b, float c) { return fmaf(a, b, c); }
 TLM_HOST_DEVICE double Fma(double a, double b, double c) { return fma(a, b, c); }
 TLM_HOST_DEVICE float Sqrt(float a) { return sqrtf(a); }
-// The larger; of a number and NaN the number, of two zeros any.
+// The larger one; of a number and NaN the number; of two zeros either.
 TLM_DEVICE float Larger(float a, float b) { return fmaxf(a, b); }
-// The smaller; NaN if one of them is.
+// The smaller one; NaN if one of them is NaN.
 TLM_DEVICE float SmallerOrNan(float a, float b) {
   float smaller;
   asm("min.NaN.f32 %0, %1, %2;" : "=f"(smaller) : "f"(a), "f"(b));
@@ -197,12 +198,12 @@ template <>
 TLM_DEVICE F16 FromFloat<F16>(float a) {
   return {__half_as_ushort(__float2half_rn(a))};
 }
-// a b of the 16-bit elements in either half of a word; subnormals count.
+// a b, for the 16-bit elements in each half of a word; subnormals are kept.
 template <typename T>
 TLM_DEVICE uint32_t MultiplyPair(uint32_t a, uint32_t b);
 template <>
 TLM_DEVICE uint32_t MultiplyPair<Bf16>(uint32_t a, uint32_t b) {
-  // The product of compute capability 9.0 is not older devices' instruction: -0 added is nothing.
+  // Older devices lack the mul instruction of compute capability 9.0; adding -0 changes nothing.
   uint32_t product;
   asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(product) : "r"(a), "r"(b), "r"(0x80008000u));
   return product;
@@ -213,7 +214,7 @@ TLM_DEVICE uint32_t MultiplyPair<F16>(uint32_t a, uint32_t b) {
   asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
   return product;
 }
-// a b + c of the same halves, rounded once; subnormals count.
+// a b + c in each half, rounded once; subnormals are kept.
 template <typename T>
 TLM_DEVICE uint32_t FmaPair(uint32_t a, uint32_t b, uint32_t c);
 template <>
@@ -222,25 +223,26 @@ TLM_DEVICE uint32_t FmaPair<Bf16>(uint32_t a, uint32_t b, uint32_t c) {
   asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
   return sum;
 }
-// Byte i is byte n of a (n = 0 .. 3) or n - 4 of b, n being hexadecimal digit i of `selector`.
+// prmt: byte i is byte n of a (n = 0 .. 3) or n - 4 of b, where n is hexadecimal digit i of
+// `selector`.
 TLM_DEVICE uint32_t Permute(uint32_t a, uint32_t b, uint32_t selector) {
   return __byte_perm(a, b, selector);
 }
-// Bits of a where the mask's are 1, else of b. One instruction, which compilers do not find where
-// a mask is known.
+// The bits of a where the mask's bits are 1, else those of b. One lop3 instruction, which compilers
+// do not find if a mask is constant.
 TLM_DEVICE uint32_t SelectBits(uint32_t mask, uint32_t a, uint32_t b) {
   uint32_t selected;
   asm("lop3.b32 %0, %1, %2, %3, 0xca;" : "=r"(selected) : "r"(mask), "r"(a), "r"(b));
   return selected;
 }
-// Whether there is E4m3ToF16: from compute capability 8.9 on.
+// Whether the device has E4m3ToF16: from compute capability 8.9 on.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
 inline constexpr bool kHasE4m3ToF16 = true;
 #else
 inline constexpr bool kHasE4m3ToF16 = false;
 #endif
-// The values of four elements in E4M3 (model/tensor/fp8.h) as words of float16: `low` of bytes 0
-// and 2, `high` of bytes 1 and 3. NaN is 0x7fff.
+// The values of four E4M3 elements (model/tensor/fp8.h) as words of float16: `low` has those of
+// bytes 0 and 2, `high` those of bytes 1 and 3. NaN becomes 0x7fff.
 TLM_DEVICE void E4m3ToF16(uint32_t bytes, uint32_t& low, uint32_t& high) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
   asm("{\n"
@@ -252,7 +254,7 @@ TLM_DEVICE void E4m3ToF16(uint32_t bytes, uint32_t& low, uint32_t& high) {
       : "=r"(low), "=r"(high)
       : "r"(__byte_perm(bytes, 0, 0x3120)));
 #else
-  low = high = bytes;  // is not called
+  low = high = bytes;  // never called
 #endif
 }
 TLM_HOST_DEVICE uint32_t FloatBits(float a) {
@@ -286,12 +288,12 @@ namespace tlm::simt {
 
 inline constexpr int kWarpLanes = 32;
 
-// The value of an E4M3 that is not NaN, as Fp8Value (model/tensor/fp8.h): its exponent, too small
-// by 127 - 7 where a float has it, is made up for exactly.
+// The value of an E4M3 element that is not NaN, as Fp8Value (model/tensor/fp8.h). The bits become a
+// float whose exponent is too small by 127 - 7; the factor corrects that without rounding.
 TLM_DEVICE float E4m3Value(uint32_t bits) {
   return FloatOfBits((bits & 0x80u) << 24 | (bits & 0x7fu) << 20) * 0x1p120f;
 }
-// Of the two lowest bytes.
+// The values of the two lowest bytes.
 TLM_DEVICE void E4m3Values(uint32_t bytes, float (&out)[2]) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
   uint32_t halves;
@@ -304,7 +306,7 @@ TLM_DEVICE void E4m3Values(uint32_t bytes, float (&out)[2]) {
 #endif
 }
 
-// Two 16-bit elements in the word that fragments hold: `low` in the lower half.
+// Two 16-bit elements as a word of an mma fragment: `low` in the lower half.
 template <typename T>
 TLM_DEVICE uint32_t PackPair(float low, float high) {
   return uint32_t{FromFloat<T>(low).bits} | uint32_t{FromFloat<T>(high).bits} << 16;
