@@ -1,24 +1,27 @@
-// Products of few rows with a matrix in blocks, whose bytes are all that is read of it.
+// GEMM of few rows of x with a matrix in blocks. Of the matrix it reads only the blocks' own bytes.
 //
-// Two warps multiply, four turn blocks into the operands of the tensor cores, one cell of a strip
-// (32 rows, 256 of k; block_format.h) ahead of them. In phase i of a block, between two barriers:
+// A thread block has six warps. Two multiply. Four convert blocks into tensor-core operands, one
+// cell of a strip (32 rows, 256 of k; block_format.h) ahead of the multiplying warps. Phase i, from
+// one barrier to the next:
 //
 //   converters   begin copying cell i + stages - 1 into the ring
-//                cell i + 1: ring, bfloat16 (block_values.h), operands of buffer (i + 1) % 2
+//                convert cell i + 1: from the ring to bfloat16 (block_values.h), to operand buffer
+//                (i + 1) % 2
 //   multipliers  begin copying the part of x for cell i + stages - 1
-//                cell i: operands of buffer i % 2, x from the ring; 16 rows each
+//                multiply cell i: operand buffer i % 2, x from the ring; 16 rows each
 //
-// Operands lie in shared memory as lanes hold them, 16 bytes a lane and mma. The sums are those of
-// gemm_mma.h: an accumulator takes k ascending by 16, from 0.
+// Operands are in shared memory in the order of mma fragments, 16 bytes per lane and mma. The order
+// of additions is that of gemm_mma.h: an accumulator starts at 0 and takes k ascending by 16.
 //
-// Bytes: the matrix's strips once, x once for each strip (from L2), the outputs.
+// Bytes: the matrix's strips once, x once per strip (from L2), the outputs.
 //
-// Estimates of November 2026, nothing of them measured: clocks that a multiprocessor of an H200
-// takes for a cell with one row of x, two blocks at work, and their share of those for the cell's
+// Estimates of November 2026; nothing here is measured. For one row of x, with two thread blocks on
+// an SM of an H100: clocks that an SM takes per cell, and their share of the clocks for the cell's
 // 16,384 bytes in bfloat16 (883: 4.3 TB/s are 18.6 bytes a clock at 1.755 GHz).
 //
-//              instructions of a    bytes   issue                share
-//              cell's warp (a weight)
+//              instructions of a    clocks,  clocks,              share of
+//              cell's warp          by       by issue             bfloat16
+//              (per weight)         bytes
 //   Q8_0       220 (3.4)            469     1,400: 500 to 590    0.57 to 0.66
 //   F8         265 (4.1)            455     1,590: 570 to 660    0.64 to 0.75
 //   I8         260 (4.1)            450     1,570: 560 to 650    0.63 to 0.74
@@ -30,14 +33,19 @@
 //   Q6_K       319 (5.0)            362     1,800: 640 to 750    0.73 to 0.85
 //   Q5_K       360 (5.6)            310     1,970: 700 to 820    0.80 to 0.93
 //
-// Instructions are those that a converter passes in the code of sm_90a between having copied and
-// having stored its 64 weights a lane; long: with scales of more than 11 bits (TakesFast).
-// Issue: of all warps, 4 (62 + these) + 2 * 140, by 4 schedulers at 0.6 to 0.7 a clock each. The
-// chain of a cell's sums, 16 mma of 33 clocks, takes 264 with two blocks at work and 528 with one,
-// as for matrices of up to 132 strips: a share of 0.60 at least. So issue is the limit of all but
-// the chain of narrow matrices, and 4 bits take less memory than 8, not less time. A converter's
-// path with one block, some 280 to 420 instructions at 0.5 to 0.7 a clock, is about as long as the
-// chain: more converters would wait for it.
+// - "Instructions": those that a converter executes, in the code of sm_90a, from the end of its
+//   copies to the end of its stores, for 64 weights per lane. "long": for scales of more than 11
+//   bits (TakesFast).
+// - "By issue": first the instructions of all warps, 4 (62 + these) + 2 * 140; then the clocks that
+//   4 schedulers take at 0.6 to 0.7 instructions a clock each.
+// - The chain of dependent mma of a cell, 16 of 33 clocks, takes 264 clocks per cell with two
+//   thread blocks on an SM, and 528 with one, as with matrices of up to 132 strips: a share of at
+//   least 0.60.
+//
+// So the issue rate is the limit, except for matrices with few strips, where the chain is. Hence 4
+// bits take less memory than 8, but not less time. With one thread block per SM a converter's path,
+// some 280 to 420 instructions at 0.5 to 0.7 a clock, is about as long as the chain, so more
+// converters would only wait for the chain.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -60,20 +68,20 @@ constexpr int kMultipliers = kStripRows / 16;
 constexpr int kConverters = kMostSpans * kMultipliers;
 constexpr int kThreads = (kMultipliers + kConverters) * kWarpLanes;
 constexpr int kCellSteps = kCellInputs / kStepInputs;
-constexpr int kOperandBytes = kWarpLanes * 16;  // of an mma
+constexpr int kOperandBytes = kWarpLanes * 16;  // per mma
 constexpr int kOperandsBytes = kMultipliers * kCellSteps * kOperandBytes;
 constexpr int kTokenPieces = kCellInputs / kRun;
 
-// What follows from the most rows of x, and the low bits of the weights.
+// Constants that follow from the largest number of rows of x and from the weights' low bits.
 template <int kMost, int kLowBits>
 struct BlockShape {
   static constexpr int kTokens = kMost;
   static constexpr int kStages = kTokens <= 8 && kLowBits == 4 ? 6 : 4;
   static constexpr int kTokenTiles = kTokens / 8;
-  static constexpr int kTokenBytes = kTokens * kCellInputs * 2;  // of a stage
+  static constexpr int kTokenBytes = kTokens * kCellInputs * 2;  // per stage
 
-  // Sums on their way to outputs; see StoreStaged. A strip of a gated matrix has 16 gates and their
-  // ups.
+  // The staging area of the epilogue; see StoreStaged. A strip of a gated matrix has 16 gates and
+  // their ups.
   static constexpr int kRows = kStripRows;
   static constexpr int kGates = kGateGroup;
   static constexpr TLM_HOST_DEVICE int At(int token, int row) { return token * (kRows + 4) + row; }
@@ -85,12 +93,12 @@ struct BlockShape {
   }
 };
 
-// What follows from a matrix's inputs and from the strips that a block takes: blockIdx.x,
-// + gridDim.x, ...
+// Counts that follow from a matrix's inputs and from the strips of this thread block, which are
+// blockIdx.x, blockIdx.x + gridDim.x, ...
 struct CellCounts {
-  int cells;       // of a strip
-  int last_spans;  // of its last cell
-  int all_cells;   // of the block
+  int cells;       // per strip
+  int last_spans;  // in a strip's last cell
+  int all_cells;   // of all strips of this thread block
 
   TLM_DEVICE explicit CellCounts(const GemmBlocksArgs& args) {
     cells = (args.matrix.spans + kMostSpans - 1) / kMostSpans;
@@ -101,10 +109,10 @@ struct CellCounts {
   }
 };
 
-// Walks the cells of a block's strips.
+// Walks the cells of a thread block's strips.
 struct CellCursor {
-  int left;      // cells of the block from here on
-  int in_strip;  // those of the strip
+  int left;      // cells of the thread block from here on
+  int in_strip;  // cells of the strip from here on
 
   TLM_DEVICE explicit CellCursor(const CellCounts& counts)
       : left(counts.all_cells), in_strip(counts.cells) {}
@@ -119,7 +127,8 @@ struct CellCursor {
   }
 };
 
-// `format`: args.matrix.format, with what is constant; kCellBytes: the most that a cell has.
+// `format`: args.matrix.format, whose fields are mostly constants; kCellBytes: the most that a cell
+// has.
 template <typename Shape, int kCellBytes>
 struct BlockRing {
   static constexpr int kTokens = Shape::kTokens;
@@ -129,7 +138,7 @@ struct BlockRing {
   const StripFormat& format;
   const CellCounts counts{args};
   const int cell_bytes = format.cell_bytes(kMostSpans);
-  // As one lane has it: code that depends on it does not diverge.
+  // Taken from lane 0, so that the compiler sees that it is uniform in the warp.
   const int warp = Shuffle(static_cast<int>(threadIdx.x) / kWarpLanes, 0);
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
   const bool multiplies = warp < kMultipliers;
@@ -146,11 +155,11 @@ struct BlockRing {
   }
   TLM_DEVICE unsigned char* Tokens(int slot) const { return Cell(slot) + cell_bytes; }
 
-  // A thread's part of the cells to be copied: of the blocks if it converts, else of x.
+  // The source of a thread's copies: blocks if it converts, else x.
   struct Source : CellCursor {
     const unsigned char* from;
     int64_t step;  // to the next cell
-    int64_t wrap;  // from where the strip ends to the block's next
+    int64_t wrap;  // from a strip's end to the next strip of this thread block
 
     TLM_DEVICE void Advance(const CellCounts& all) {
       from += step;
@@ -170,7 +179,7 @@ struct BlockRing {
     return {CellCursor(counts), args.matrix.data + blockIdx.x * args.matrix.strip_bytes + place,
             cell_bytes, gridDim.x * args.matrix.strip_bytes - int64_t{counts.cells} * cell_bytes};
   }
-  // Begins copies.
+  // Begins a stage's copies.
   TLM_DEVICE void Copy(int slot, const Source& source) const {
     if (source.Done()) return;
     if (multiplies) {
@@ -189,10 +198,9 @@ struct BlockRing {
       if (i < bytes) CopyAsync16(to + i, source.from + i);
     }
   }
-  // Asks for what follows the first kStages - 1 cells of the block's first strip to be brought to
-  // L2.
+  // Prefetches to L2 what follows the first kStages - 1 cells of the thread block's first strip.
   TLM_DEVICE void PrefetchCells() const {
-    constexpr int kBytes = 1024;  // a thread's
+    constexpr int kBytes = 1024;  // per thread and instruction
     const int64_t copied = int64_t{Shape::kStages - 1} * cell_bytes;
     const int64_t left = args.matrix.strip_bytes - copied;
     const int64_t share = kPrefetchBytes / gridDim.x / kBytes * kBytes;
@@ -204,7 +212,7 @@ struct BlockRing {
       PrefetchToL2(from + at, bytes - at < kBytes ? static_cast<int>(bytes - at) : kBytes);
     }
   }
-  // Rows of x that do not exist are zeros in every stage.
+  // Zeroes, in every stage, the rows of x that do not exist.
   TLM_DEVICE void ClearTokens() const {
     const int exist = static_cast<int>(args.product.m) * kTokenPieces;
 #pragma unroll 1
@@ -216,8 +224,8 @@ struct BlockRing {
       }
     }
   }
-  // A warp's rows, a lane's piece of each. Pieces are swizzled: piece c of row r stands at
-  // c ^ (r % 8).
+  // Copies a warp's rows, one piece per lane and row. Pieces are swizzled: piece c of row r is at c
+  // ^ (r % 8).
   TLM_DEVICE void CopyTokens(int slot, const Source& source) const {
     static_assert(kTokenPieces == kWarpLanes);
     const GemmArgs& op = args.product;
@@ -233,7 +241,7 @@ struct BlockRing {
     }
   }
 
-  // A converter's part of the cell in `slot`: of 16 rows, eight steps.
+  // Converts this warp's part of the cell in `slot`: 16 rows, eight steps.
   TLM_DEVICE void Convert(int slot, int spans, int buffer) const {
     const int converter = warp - kMultipliers;
     const int rows = converter % kMultipliers;
@@ -254,12 +262,12 @@ struct BlockRing {
     });
   }
 
-  // Adds a cell's products to a multiplier's sums.
+  // Adds a cell's products to this warp's sums.
   TLM_DEVICE void Multiply(int slot, int spans, int buffer,
                            float (&sums)[Shape::kTokenTiles][4]) const {
     const unsigned char* operands =
         Operands(buffer) + warp * kCellSteps * kOperandBytes + lane * 16;
-    // Of the pieces of 64 inputs, the swizzle moves eight among themselves.
+    // The swizzle permutes the eight pieces of 64 inputs among themselves.
     const unsigned char* tokens[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -290,8 +298,8 @@ struct BlockRing {
     }
   }
 
-  // Writes a multiplier's sums of strip `strip` to where the epilogue expects them. Of a gated
-  // matrix the last strip may have fewer gates than 16, which their ups follow at once.
+  // Writes this warp's sums of strip `strip` to the staging area. In a gated matrix the last strip
+  // may have fewer than 16 gates, and their ups follow directly.
   TLM_DEVICE void Stage(int strip, const float (&sums)[Shape::kTokenTiles][4]) const {
     const int upper = warp * 16 + lane / kStepLanes;
     const int left = static_cast<int>(args.product.n) - strip * kStripRows;
@@ -309,7 +317,7 @@ struct BlockRing {
   }
 };
 
-// The format with the largest cells: groups of 32.
+// The format of this kind with the largest cells: groups of 32 inputs.
 constexpr TLM_HOST_DEVICE StripFormat LargestOf(const StripKind& kind) {
   return FormatOfKind(kind, 5);
 }
@@ -323,8 +331,8 @@ TLM_KERNEL __launch_bounds__(kThreads, 2) GemmBlocks(const GemmBlocksArgs args) 
   const StripFormat format = FormatOfKind(kFields, args.matrix.format.group_log2);
   constexpr int kCellBytes = LargestOf(kFields).cell_bytes(kMostSpans);
   const BlockRing<Shape, kCellBytes> ring{args, format};
-  // The weights of the first stages, which no kernel writes, before the kernels before have ended;
-  // they are part of the first group of copies.
+  // Copies the weights of the first stages before the previous kernels have ended, because no
+  // kernel writes them. They belong to the first cp.async group.
   auto source = ring.FirstSource();
 #pragma unroll 1
   for (int stage = 0; stage < kStages - 1; ++stage) {
@@ -344,8 +352,8 @@ TLM_KERNEL __launch_bounds__(kThreads, 2) GemmBlocks(const GemmBlocksArgs args) 
     }
     CopyAsyncCommit();
   }
-  CellCursor at(ring.counts);    // what is multiplied
-  CellCursor next(ring.counts);  // what is converted
+  CellCursor at(ring.counts);    // the cell to multiply
+  CellCursor next(ring.counts);  // the cell to convert
   int strip = static_cast<int>(blockIdx.x);
   int slot = kStages - 1;
   int next_slot = 0;
