@@ -30,16 +30,16 @@
 namespace tlm {
 namespace {
 
-// One product at place k of a sum over 32, that is of two mma after each other.
+// One product, at place k of a sum over 32, which takes two mma.
 struct KnownTerm {
   int k;
   float w, x;
 };
 constexpr int kMostTerms = 4;
 
-// A sum, and what it is on the tensor cores of Hopper (terms truncated to 25 bits behind the
-// largest one's exponent, 16 products at a time) and of Ampere (24 bits, 8 products at a time).
-// Operands are exact in bfloat16 and float16.
+// A sum and its value on the tensor cores of Hopper (terms truncated to 25 bits behind the largest
+// one's exponent, 16 products at a time) and of Ampere (24 bits, 8 products at a time). Operands
+// are exact in bfloat16 and float16.
 struct KnownSum {
   const char* name;
   std::array<KnownTerm, kMostTerms> terms;
@@ -105,32 +105,34 @@ constexpr KnownSum kKnownSums[] = {
 constexpr int64_t kKnownSumCount = sizeof(kKnownSums) / sizeof(kKnownSums[0]);
 static_assert(kKnownSumCount % 8 == 0);
 
-// A product of matrices, [m, k] by [n, k]; rows follow each other.
+// A product of matrices, [m, k] by [n, k], with contiguous rows.
 struct CheckShape {
   int64_t m, n, k;
 
   constexpr int64_t inputs() const { return (m + n) * k; }
   constexpr int64_t outputs() const { return m * n; }
 };
-// The sums: w's row i and x's row i hold those of kKnownSums[i], whose result is the i-th of the
-// diagonal.
+// The known sums: row i of w and of x hold the terms of kKnownSums[i], so its result is element i
+// of the diagonal.
 constexpr CheckShape kTable{kKnownSumCount, kKnownSumCount, 32};
-// Random numbers: several tiles of every kind but the largest, and stages that end within k.
+// Random numbers: several tiles of every shape but the largest, and pipeline stages that end within
+// k.
 constexpr CheckShape kRandom{24, 40, 160};
 constexpr int64_t kMostOutputs = std::max(kTable.outputs(), kRandom.outputs());
 
-// The same products from another place in their tiles: all but so many rows of x and w.
+// The same products at another place in their tiles: without the first kShiftX rows of x and
+// kShiftW rows of w.
 constexpr int64_t kShiftX = 3;
 constexpr int64_t kShiftW = 8;
 constexpr CheckShape kShifted{kRandom.m - kShiftX, kRandom.n - kShiftW, kRandom.k};
 
-using Bits = std::vector<uint16_t>;  // of numbers of 16 bits
+using Bits = std::vector<uint16_t>;  // of 16-bit numbers
 
 uint16_t Encode(DType dtype, float value) {
   return dtype == DType::kBF16 ? FloatToBf16(value) : FloatToF16(value);
 }
 
-// Pieces of one buffer on the device, 256-byte aligned.
+// Parts of one device buffer, 256-byte aligned.
 class CheckMemory {
  public:
   static absl::StatusOr<CheckMemory> Allocate(CudaDevice& device,
@@ -157,17 +159,18 @@ class CheckMemory {
 
 // --- Products. ---
 
-// TileResults of one shape.
+// The results of all tile shapes for one CheckShape.
 struct TileResults {
   std::vector<float> first;                           // outputs of the first tile
-  std::array<uint32_t, kMmaTileCount> differences{};  // of the others, in words of 16 bits
+  std::array<uint32_t, kMmaTileCount> differences{};  // of each other tile, in 16-bit words
 };
 
 class ProductChecker {
  public:
   static absl::StatusOr<ProductChecker> Create(CudaDevice& device, DType dtype);
 
-  // Appends what differs to `faults` and all results to `bits`; whether the kind is not known.
+  // Appends what differs to `faults` and all results to `bits`. Returns whether the arithmetic is
+  // unknown.
   absl::StatusOr<bool> Check(std::vector<std::string>* faults, std::string* bits);
 
  private:
@@ -192,7 +195,7 @@ class ProductChecker {
   absl::Status Set(void* data, int value, size_t bytes) {
     return device_.Check(cudaMemsetAsync(data, value, bytes, stream_), "cudaMemsetAsync");
   }
-  // Adds the number of words in which out_ differs from `expected` to *count.
+  // Adds to *count the number of words in which out_ differs from `expected`.
   absl::Status Compare(const CheckShape& shape, const float* expected, int64_t stride,
                        uint32_t* count);
   absl::StatusOr<TileResults> RunTiles(const CheckShape& shape);
@@ -204,11 +207,11 @@ class ProductChecker {
   const DType dtype_;
   const cudaStream_t stream_;
   CheckMemory memory_;
-  uint16_t* const x_;  // of the larger shape
+  uint16_t* const x_;  // large enough for both shapes
   uint16_t* const w_;
-  float* const first_;     // of the first tile
-  float* const out_;       // of another
-  uint32_t* const count_;  // of words in which they differ, by tile
+  float* const first_;     // outputs of the first tile
+  float* const out_;       // outputs of another tile
+  uint32_t* const count_;  // number of words in which they differ, by tile
 };
 
 absl::StatusOr<ProductChecker> ProductChecker::Create(CudaDevice& device, DType dtype) {
@@ -221,13 +224,13 @@ absl::StatusOr<ProductChecker> ProductChecker::Create(CudaDevice& device, DType 
   return ProductChecker(device, dtype, std::move(memory));
 }
 
-// Without partners both factors of a product are zero where one is.
+// Without `partners`, both factors of a product are zero if one of them is.
 absl::Status ProductChecker::FillTable(bool partners) {
   Bits x(static_cast<size_t>(kTable.m * kTable.k));
   Bits w(x.size());
   for (int64_t row = 0; row < kKnownSumCount; ++row) {
     for (const KnownTerm& term : kKnownSums[row].terms) {
-      if (term.w == 0.0f && term.x == 0.0f) continue;  // the array's unused end
+      if (term.w == 0.0f && term.x == 0.0f) continue;  // an unused element of the array
       if (!partners && (term.w == 0.0f || term.x == 0.0f)) continue;
       x[static_cast<size_t>(row * kTable.k + term.k)] = Encode(dtype_, term.x);
       w[static_cast<size_t>(row * kTable.k + term.k)] = Encode(dtype_, term.w);
@@ -235,13 +238,14 @@ absl::Status ProductChecker::FillTable(bool partners) {
   }
   TLM_RETURN_IF_ERROR(device_.CopyToDevice(x_, x.data(), 2 * x.size()));
   TLM_RETURN_IF_ERROR(device_.CopyToDevice(w_, w.data(), 2 * w.size()));
-  // Products fetch weights before earlier kernels have ended: elsewhere no kernel writes any.
+  // GEMM kernels load weights before earlier kernels have ended, because elsewhere no kernel writes
+  // weights. So wait here.
   return device_.Synchronize();
 }
 
 absl::Status ProductChecker::FillRandom() {
-  // Half of the sums cancel and show every rounding on the way, half grow and show what is lost at
-  // the end.
+  // Half of the sums cancel, which shows every intermediate rounding; half grow, which shows what
+  // is lost at the end.
   const ProbeFillArgs x{.data = x_,
                         .rows = kRandom.m,
                         .cols = kRandom.k,
@@ -273,7 +277,7 @@ absl::Status ProductChecker::RunTile(const CheckShape& shape, int tile, int64_t 
       .output = {.out = out, .out_stride = out_stride, .out_float32 = true},
       .row_tiles = static_cast<int32_t>(CeilDiv(shape.n, kMmaTiles[tile].rows)),
       .token_tiles = static_cast<int32_t>(CeilDiv(shape.m, kMmaTiles[tile].tokens))};
-  // Half as many blocks as tiles: some go on from one tile to the next.
+  // Half as many thread blocks as tiles, so that some continue from one tile to the next.
   const int grid = (args.row_tiles * args.token_tiles + 1) / 2;
   return device_.Check(LaunchGemmMma(args, dtype_, tile, grid, stream_), "LaunchGemmMma");
 }
@@ -333,7 +337,7 @@ bool IsOf(float KnownSum::*kind, const std::vector<float>& outputs) {
   return true;
 }
 
-// Of a table that has been run.
+// Requires that the known sums have been computed.
 absl::StatusOr<std::string> ProductChecker::FaultOfZeros(const TileResults& sums) {
   TLM_RETURN_IF_ERROR(FillTable(/*partners=*/false));
   TLM_RETURN_IF_ERROR(RunTile(kTable, 0, out_));
@@ -348,7 +352,8 @@ absl::StatusOr<std::string> ProductChecker::FaultOfZeros(const TileResults& sums
   return "";
 }
 
-// Of random numbers that have been multiplied, with the first tile last.
+// Requires that the random numbers have been multiplied, and that first_ has the first tile's
+// outputs.
 absl::StatusOr<std::string> ProductChecker::FaultOfPlaces() {
   uint32_t differences = 0;
   TLM_RETURN_IF_ERROR(Set(count_, 0, sizeof(differences)));
@@ -377,25 +382,26 @@ absl::StatusOr<bool> ProductChecker::Check(std::vector<std::string>* faults, std
 
 // --- Attention. ---
 
-// A sequence, of whose last tokens attention is computed: a wide unit and a narrow one where they
-// are one batch's run, narrow ones where each comes alone. Some begin a tile, others end one.
+// A sequence; attention is computed for its last tokens. As one run they make a wide unit and a
+// narrow one, as single tokens only narrow ones. Some tokens begin a KV tile, others end one.
 constexpr int64_t kKeys = 144;
 constexpr int64_t kQueries = 20;
-constexpr int64_t kQueryHeads = 4;  // query heads; there is one of keys
+constexpr int64_t kQueryHeads = 4;  // with one KV head
 constexpr int64_t kTiles = (kKeys + kAttentionTile - 1) / kAttentionTile;
-constexpr int64_t kBlocks = 4;  // of the grid
+constexpr int64_t kBlocks = 4;  // thread blocks of the grid
 constexpr BatchLimits kAttentionLimits{.max_tokens = kQueries,
                                        .max_sequences = kQueries,
                                        .max_logits_rows = 1,
                                        .max_context = kTiles * kAttentionTile};
-// With it a key's first element is the exponent of its weight: a query's first element is 8.
+// With this scale a key's first element is the exponent of its weight, because a query's first
+// element is 8.
 constexpr float kScale = 0x1.62e43p-4f;  // ln 2 / 8
 
-// How the same rows come.
+// Ways to divide the same rows into work.
 struct Division {
   const char* name;
-  bool alone;          // each token's are a batch's only ones of their sequence
-  int64_t unit_tiles;  // that an item is cut into
+  bool alone;          // each token is a sequence of its own in the batch
+  int64_t unit_tiles;  // KV tiles per unit
 };
 constexpr Division kDivisions[] = {
     {"in one run", false, kTiles},
@@ -409,7 +415,7 @@ enum class Inputs { kPeaked, kRandom };
 
 class Random {
  public:
-  // With a magnitude in [2^low, 2^high), at either sign.
+  // A magnitude in [2^low, 2^high), with a random sign.
   float Number(int low, int high) {
     const uint64_t bits = bits_();
     const auto fraction = static_cast<uint32_t>(bits) & 0x807fffffu;
@@ -422,10 +428,10 @@ class Random {
   std::mt19937_64 bits_;
 };
 
-// [kKeys][kQueryHeads queries, a key, a value][head_dim]. Peaked: the first key of a tile has the
-// weight 1 and the value 0; the last six of every 16, the places of an mma, the weight 0 and a
-// value that no other term comes near; what is summed are the others, with weights of 2^-13 to
-// 2^-10.
+// [kKeys][kQueryHeads queries, a key, a value][head_dim]. Peaked: the first key of a tile has
+// weight 1 and value 0. Of every 16 keys, which are the places of an mma, the last six have weight
+// 0 and values far larger than all other terms. The others, with weights of 2^-13 to 2^-10, make up
+// the sum.
 Bits AttentionInputs(DType dtype, int64_t head_dim, Inputs inputs) {
   Random random;
   Bits bits;
@@ -467,7 +473,7 @@ class AttentionChecker {
       : device_(device), question_(question) {}
 
   AttentionPlanner PlannerOf(const Division& division) const;
-  // The block tables of kQueries sequences, all the same.
+  // The block tables of kQueries sequences, all with the same blocks.
   static std::vector<int32_t> Tables();
   absl::Status WriteWork(size_t division);
   absl::Status WritePositions();
@@ -481,13 +487,13 @@ class AttentionChecker {
 
   CudaDevice& device_;
   const ArithmeticQuestion question_;
-  size_t work_bytes_ = 0;  // of a division
+  size_t work_bytes_ = 0;  // per division
   std::optional<CheckMemory> memory_;
   uint16_t* qkv_ = nullptr;       // [kKeys, columns()]
-  void* cache_ = nullptr;         // kTiles blocks
+  void* cache_ = nullptr;         // kTiles KV blocks
   int32_t* tables_ = nullptr;     // Tables()
   int32_t* positions_ = nullptr;  // [kKeys], and as many zeros
-  char* work_ = nullptr;          // of each division
+  char* work_ = nullptr;          // the work of each division
   char* scratch_ = nullptr;
   uint16_t* out_ = nullptr;  // [kQueries, kQueryHeads * head_dim]
 };
@@ -570,7 +576,7 @@ absl::Status AttentionChecker::WriteWork(size_t division) {
   return device_.CopyToDevice(work_ + division * work_bytes_, work.data(), used);
 }
 
-// Keys and values to the cache; the queries stay where they are.
+// Stores keys and values in the cache; the queries stay in qkv_.
 absl::Status AttentionChecker::StoreInputs(Inputs inputs) {
   const Bits bits = AttentionInputs(question_.activations, question_.head_dim, inputs);
   TLM_RETURN_IF_ERROR(device_.CopyToDevice(qkv_, bits.data(), 2 * bits.size()));

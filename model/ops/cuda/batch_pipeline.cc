@@ -101,8 +101,8 @@ absl::StatusOr<DeviceBatch> BatchPipeline::Begin(const Batch& batch) {
   return Enter({.shape = shape, .stages = StagesOf(running_.jobs), .slot = ring_->slot()});
 }
 
-// A few sequences first: every load begins and ends with them. Outputs are sampled from truncated
-// distributions more often than not, then greedily.
+// Few sequences first: every load of the server begins and ends with them. Most requests sample
+// from truncated distributions; greedy sampling comes next.
 std::vector<BatchPipeline::Step> BatchPipeline::CommonSteps(const BatchLimits& limits) {
   constexpr SampleStages kStages[] = {
       {.noise = true, .finish = true}, {}, {.noise = true, .finish = false}};
@@ -142,7 +142,8 @@ uint64_t BatchPipeline::KeyOf(const Step& step) {
          uint64_t{step.stages.noise} << 62 | uint64_t{step.stages.finish} << 63;
 }
 
-// Truncated jobs and scores come with noise more often than not: one shape less to record.
+// Jobs with truncation or scores mostly come together with noise, so `finish` implies `noise`: one
+// shape less to capture.
 SampleStages BatchPipeline::StagesOf(const PackedJobs& jobs) {
   return {.noise = jobs.noise || jobs.finish, .finish = jobs.finish};
 }

@@ -11,7 +11,7 @@
 namespace tlm {
 namespace {
 
-// Rows of logits that a slot has memory for, once it has any.
+// The least number of rows of logits that a slot allocates memory for.
 constexpr int64_t kLeastLogitsRows = 8;
 
 }  // namespace
@@ -57,7 +57,7 @@ absl::Status BatchRing::OpenSlot(Slot& slot) {
 }
 
 BatchRing::~BatchRing() {
-  // Copies may be on their way into the memory that is about to go, after some faults, too.
+  // Copies to the memory that is about to be freed may be in flight, even after some faults.
   device_.MakeCurrent().IgnoreError();
   cudaStreamSynchronize(device_.copy_stream());
   cudaStreamSynchronize(device_.compute_stream());
@@ -81,7 +81,7 @@ absl::Status BatchRing::Follow(cudaStream_t stream, cudaEvent_t event) {
 absl::Status BatchRing::Begin() {
   TLM_RETURN_IF_ERROR(device_.MakeCurrent());
   if (begun_) {
-    // Its upload may still be under way, and kernels that read it.
+    // Its upload, and kernels that read it, may still be in flight.
     TLM_RETURN_IF_ERROR(device_.Synchronize());
     begun_ = false;
     --in_flight_;
@@ -131,8 +131,9 @@ absl::Status BatchRing::Download(int64_t result_bytes, const float* logits, int6
   return absl::OkStatus();
 }
 
-// Memory for logits comes when they are first asked for: generation alone never does, and a batch
-// of full logits is large. Where no more may be pinned, copies are slower.
+// Memory for logits is allocated when logits are first asked for: generation alone never does, and
+// a batch of full logits is large. If no more memory can be pinned, pageable memory is used, and
+// copies are slower.
 absl::Status BatchRing::TakeLogits(Slot& slot, int64_t rows) {
   const size_t row_bytes = static_cast<size_t>(shape_.vocab_size) * sizeof(float);
   if (static_cast<size_t>(rows) * row_bytes <= slot.logits.bytes()) return absl::OkStatus();
@@ -148,7 +149,7 @@ absl::Status BatchRing::TakeLogits(Slot& slot, int64_t rows) {
   return absl::OkStatus();
 }
 
-// On the compute stream: the next batch's logits replace them.
+// On the compute stream, because the next batch overwrites the logits.
 absl::Status BatchRing::DownloadLogits(const float* logits, int64_t stride,
                                        std::span<const int32_t> host_rows) {
   const size_t row_bytes = static_cast<size_t>(shape_.vocab_size) * sizeof(float);

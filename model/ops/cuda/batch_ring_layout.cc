@@ -18,7 +18,7 @@ size_t Aligned(size_t bytes) {
   const size_t padded = Sum(bytes, kAlignment - 1);
   return padded == kMost ? kMost : padded / kAlignment * kAlignment;
 }
-// Of an array of integers.
+// Bytes of an array of int32.
 size_t ArrayBytes(int64_t rows, int64_t cols = 1) {
   TLM_CHECK(rows >= 0 && cols >= 0);
   return Product(Product(static_cast<size_t>(rows), static_cast<size_t>(cols)), sizeof(int32_t));

@@ -7,7 +7,7 @@ namespace {
 
 int64_t RoundUp(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
 
-// Of batches with so many tokens at the most, of which some have logits and jobs, or none.
+// The shape of batches with up to `tokens` tokens, with logits and jobs or without.
 BatchShape Padded(int64_t tokens, bool rows, bool jobs, const BatchLimits& limits) {
   BatchShape shape;
   shape.padded.tokens = PaddedRowCount(tokens);
@@ -15,7 +15,7 @@ BatchShape Padded(int64_t tokens, bool rows, bool jobs, const BatchLimits& limit
     shape.padded.rows = std::min(shape.padded.tokens, PaddedRowCount(limits.max_logits_rows));
   }
   if (jobs) shape.jobs = std::min(shape.padded.tokens, limits.max_jobs());
-  // The block tables are not part of the shape: kernels find their rows in the batch's own arrays.
+  // The block tables are not part of the shape: kernels find a token's row in the batch's upload.
   shape.key = uint64_t{1} | uint64_t{rows} << 1 | uint64_t{jobs} << 2 |
               static_cast<uint64_t>(shape.padded.tokens) << 3;
   return shape;
@@ -40,8 +40,8 @@ BatchShape ShapeOf(const Batch& batch, const BatchLimits& limits) {
   const int64_t rows = batch.rows();
   const auto jobs = static_cast<int64_t>(batch.jobs.size());
   const BatchShape shape = Padded(tokens, rows > 0, jobs > 0, limits);
-  // A token of a draft is to a kernel what one of a sequence of its own is. Logits are padded with
-  // the tokens: those of a prompt, of which few are asked for, stay out.
+  // To the kernels a token of a draft is like a sequence of one token. Logits are padded like the
+  // tokens, so prompts, of which few logits are wanted, are not padded.
   const bool recurs = tokens == batch.sequences || 2 * rows >= tokens;
   if (recurs && tokens <= kMaxPaddedRows && rows <= tokens && jobs <= shape.jobs) return shape;
   return {.padded = {.tokens = tokens, .rows = rows}, .jobs = jobs, .key = 0};

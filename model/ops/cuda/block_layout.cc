@@ -36,7 +36,7 @@ StripFormat FormatFor(DType type) {
   return result;
 }
 
-// q of kIq4NlValues to the value's place.
+// Maps a value of kIq4NlValues to its index.
 uint8_t PlaceOfValue(uint8_t q) {
   const auto* const found =
       std::find(std::begin(kIq4NlValues), std::end(kIq4NlValues), static_cast<int>(q) - 128);
@@ -54,7 +54,8 @@ void Or(uint32_t bits, std::byte* to) {
   Put(word | bits, to);
 }
 
-// The integers of one step (16 inputs) of a row. `span`: the span's low and high bits in a cell.
+// Writes the integers of one step (16 inputs) of a row. `span`: the span's low and high bits in a
+// cell.
 void WriteStep(const uint8_t* q, const StripFormat& format, int row, int step, std::byte* low,
                std::byte* high) {
   constexpr int kLanes = 4;
@@ -81,7 +82,7 @@ uint32_t Halves(float low, float high) {
   return uint32_t{FloatToF16(low)} | uint32_t{FloatToF16(high)} << 16;
 }
 
-// What blocks of 32 inputs have for themselves, and the factors of longer ones.
+// Writes the scales of blocks of 32 inputs, and the factors of longer blocks.
 void WriteEntry(const BlockValues& values, BlockScales scales, size_t unit, std::byte* to) {
   switch (scales) {
     case BlockScales::kHalf:
@@ -132,7 +133,7 @@ void BlockLayout::Write(const BlockValues& values, int row, int64_t first, std::
   const auto elements = static_cast<int64_t>(BlockOf(type_).elements);
   const int64_t cell = first / kCellInputs;
   const int spans = static_cast<int>(std::min<int64_t>(kMostSpans, spans_ - cell * kMostSpans));
-  const int begin = static_cast<int>(first % kCellInputs);  // in the cell
+  const int begin = static_cast<int>(first % kCellInputs);  // within the cell
   const int end = std::min(begin + static_cast<int>(elements), spans * kSpanInputs);
   std::byte* const to =
       strip + static_cast<size_t>(cell) * static_cast<size_t>(format_.cell_bytes(kMostSpans));

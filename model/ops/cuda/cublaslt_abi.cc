@@ -1,4 +1,4 @@
-// Compares cublaslt_api.h with the headers of the toolkit that builds. No code.
+// Compares cublaslt_api.h with the headers of the toolkit that compiles it. Contains no code.
 #include <cublasLt.h>
 
 #include <cstddef>

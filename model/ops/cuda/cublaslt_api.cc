@@ -14,7 +14,7 @@ std::string LinkerError() {
   return error == nullptr ? "unknown error" : error;
 }
 
-// Finds functions one by one; remembers the first that is not there.
+// Finds functions one by one, and remembers the first one that is missing.
 class SymbolFinder {
  public:
   explicit SymbolFinder(void* library) : library_(library) {}

@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kMinComputeMajor = 8;
 constexpr size_t kStagingHalf = size_t{2} << 20;
-constexpr int kMaxRecordings = 2;  // of one key, before it is given up
+constexpr int kMaxRecordings = 2;  // failed captures of a key before it is always run directly
 
 constexpr std::string_view kGpuPrefix = "GPU-";
 constexpr std::string_view kMigPrefix = "MIG-";
@@ -43,7 +43,7 @@ std::string_view UuidPrefix(std::string_view asked) {
   return "";
 }
 
-// The ordinal of the device that `asked` names, of `count`.
+// The ordinal of the device that `asked` names, of `count` devices.
 absl::StatusOr<int> NamedDevice(const std::string& asked, int count) {
   int ordinal = -1;
   if (absl::SimpleAtoi(asked, &ordinal) && ordinal >= 0 && ordinal < count) return ordinal;
@@ -55,7 +55,7 @@ absl::StatusOr<int> NamedDevice(const std::string& asked, int count) {
     cudaDeviceProp read;
     TLM_CUDA_RETURN_IF_ERROR(cudaGetDeviceProperties(&read, i));
     const std::string uuid = UuidText(read.uuid);
-    // The runtime tells the bytes and not whether they are a GPU's or an instance's.
+    // The runtime reports the UUID's bytes, but not whether they are a GPU's or a MIG instance's.
     const std::string_view kind = prefix.empty() ? kGpuPrefix : prefix;
     visible.push_back(fmt::format("{}: {}{} ({})", i, kind, uuid, read.name));
     if (!prefix.empty() && !beginning.empty() && uuid.starts_with(beginning)) matching.push_back(i);
@@ -86,7 +86,8 @@ absl::StatusOr<int> FindDevice(const std::string& asked) {
   return NamedDevice(asked, count);
 }
 
-// Makes device `ordinal` the calling thread's; no other code in the process changes that.
+// Makes device `ordinal` the calling thread's current device; no other code in the process changes
+// that.
 cudaError_t UseDevice(int ordinal) {
   thread_local int current = -1;
   if (current == ordinal) return cudaSuccess;
@@ -95,7 +96,7 @@ cudaError_t UseDevice(int ordinal) {
   return error;
 }
 
-// Bytes by which free memory fell from one reading to the next.
+// The bytes by which free memory fell from one reading to the next.
 size_t Taken(size_t before, size_t after) { return before > after ? before - after : 0; }
 
 }  // namespace
@@ -104,7 +105,8 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(const CudaOptions
   TLM_ASSIGN_OR_RETURN(const int ordinal, FindDevice(options.device));
   std::unique_ptr<CudaDevice> device(new CudaDevice(options));
   TLM_RETURN_IF_ERROR(device->Open(ordinal, UuidPrefix(options.device)));
-  // From 9.0 on all code in the module waits, PTX too: .cmake/TlmCuda.cmake.
+  // From 9.0 on all code in the module waits for the previous kernel, PTX too:
+  // .cmake/TlmCuda.cmake.
   SetKernelOverlap(options.overlap && device->properties_.compute_major >= 9);
   return device;
 }
@@ -114,7 +116,7 @@ CudaDevice::CudaDevice(const CudaOptions& options)
       ahead_limit_(absl::Milliseconds(options.record_ahead_ms)) {}
 
 CudaDevice::~CudaDevice() {
-  // After a fault these fail; the error is already reported.
+  // After a fault these calls fail; the error has already been reported.
   if (UseDevice(properties_.ordinal) != cudaSuccess) return;
   if (compute_stream_ != nullptr) cudaStreamSynchronize(compute_stream_);
   if (copy_stream_ != nullptr) cudaStreamSynchronize(copy_stream_);
@@ -165,7 +167,7 @@ absl::Status CudaDevice::ReadProperties(int ordinal, std::string_view uuid_prefi
 }
 
 absl::Status CudaDevice::CreateStreams() {
-  // Without ties to the default stream: nothing here uses it.
+  // Without synchronization with the default stream, which is not used here.
   TLM_CUDA_RETURN_IF_ERROR(cudaStreamCreateWithFlags(&compute_stream_, cudaStreamNonBlocking));
   TLM_CUDA_RETURN_IF_ERROR(cudaStreamCreateWithFlags(&copy_stream_, cudaStreamNonBlocking));
   for (cudaEvent_t& event : staging_.copied) {
@@ -178,9 +180,9 @@ absl::Status CudaDevice::Check(cudaError_t error, std::string_view call) {
   if (!fault_.ok()) return fault_;
   if (error == cudaSuccess) return absl::OkStatus();
   absl::Status status = CudaStatus(error, call);
-  // Clears it, so that a later cudaGetLastError does not return it.
+  // Clears the error, so that a later cudaGetLastError does not return it.
   cudaGetLastError();
-  // What goes wrong while a graph is recorded may go right when run directly.
+  // A call that fails during a capture may succeed in a direct run.
   if (error == cudaErrorMemoryAllocation || recording_) return status;
   return fault_ = WithReason(std::move(status), kDeviceLost);
 }
@@ -260,7 +262,7 @@ absl::Status CudaDevice::CopyToDevice(void* to, const void* from, size_t bytes) 
     const cudaEvent_t copied = staging_.copied[static_cast<size_t>(half)];
     std::byte* const staged =
         staging_.memory.as<std::byte>() + static_cast<size_t>(half) * kStagingHalf;
-    // An event never recorded counts as passed.
+    // An event that was never recorded counts as passed.
     TLM_RETURN_IF_ERROR(Check(cudaEventSynchronize(copied), "cudaEventSynchronize"));
     std::memcpy(staged, static_cast<const std::byte*>(from) + done, piece);
     TLM_RETURN_IF_ERROR(Check(cudaMemcpyAsync(static_cast<std::byte*>(to) + done, staged, piece,
@@ -348,7 +350,7 @@ absl::Status CudaDevice::RecordOneAhead(uint64_t key, const std::function<absl::
   Record(fn, &graph);
   ahead_.failed = graph.exec == nullptr;
   if (ahead_.failed) return absl::OkStatus();
-  // What its first launch would do otherwise.
+  // Otherwise the first launch would do this.
   TLM_RETURN_IF_ERROR(Check(cudaGraphUpload(graph.exec, compute_stream_), "cudaGraphUpload"));
   ++ahead_.graphs;
   ++run_counts_.ahead;
@@ -357,8 +359,8 @@ absl::Status CudaDevice::RecordOneAhead(uint64_t key, const std::function<absl::
   return absl::OkStatus();
 }
 
-// Other programs may take or give memory meanwhile: what is read once, before a server serves, is
-// better than what is read at every recording.
+// Uses the readings that RecordAhead made while the model loaded: later, other programs may
+// allocate or free memory between two readings.
 void CudaDevice::CountGraphBytes() {
   if (ahead_.graphs == 0) return;
   const auto recorded = static_cast<size_t>(ahead_.graphs);
@@ -407,7 +409,7 @@ absl::Status CudaDevice::DropGraphs() {
 }
 
 void CudaDevice::Record(const std::function<absl::Status()>& fn, Graph* graph) {
-  // Other threads may allocate meanwhile; this one does nothing but queue.
+  // Thread-local mode: other threads may allocate meanwhile. This thread only queues work.
   cudaError_t error = cudaStreamBeginCapture(compute_stream_, cudaStreamCaptureModeThreadLocal);
   if (error != cudaSuccess) {
     CountFailure(CudaStatus(error, "cudaStreamBeginCapture"), graph);

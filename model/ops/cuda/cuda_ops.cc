@@ -32,7 +32,7 @@ bool SameOrder(const TensorView& a, const TensorView& b) {
   if (a.input_order == nullptr || b.input_order == nullptr) return a.input_order == b.input_order;
   return std::equal(a.input_order, a.input_order + a.shape[1], b.input_order);
 }
-// Whether their rows may stand in one segment.
+// Whether the rows of both may be in one segment.
 bool Alike(const TensorView& a, const TensorView& b) {
   return a.dtype == b.dtype && SameOrder(a, b);
 }
@@ -111,7 +111,7 @@ absl::Status CudaOps::LoadKernels(const ModelShape& shape, DType activations) {
   return device_->Check(LoadSample(), "LoadSample");
 }
 
-// Of what has been loaded. The answer depends on nothing but what is compared here.
+// Checks what has been loaded, once per question: the result depends only on what is compared here.
 absl::Status CudaOps::CheckArithmeticOf(const ModelShape& shape, DType activations) {
   const ArithmeticQuestion question{
       .activations = activations,
@@ -188,7 +188,7 @@ absl::StatusOr<std::unique_ptr<Matrix>> CudaOps::PackBlocks(std::span<const Tens
   std::vector<BlockLayout> blocks;
   int64_t first_row = 0;
   while (!parts.empty()) {
-    // Neighbours that are alike make one; of a gated matrix all are.
+    // Neighbours that are alike make one segment; the parts of a gated matrix always are.
     const bool in_blocks = IsInBlocks(parts.front());
     TLM_CHECK(in_blocks || type.has_value());
     size_t count = 1;
@@ -260,7 +260,7 @@ absl::Status CudaOps::Reserve(const BatchLimits& limits, const ModelShape& shape
 }
 
 void CudaOps::Release() {
-  // What is under way reads the memory that is about to go; a fault has been reported elsewhere.
+  // Work in flight reads the memory that is about to be freed. A fault has been reported elsewhere.
   device_->Synchronize().IgnoreError();
   device_->DropGraphs().IgnoreError();
   pipeline_.reset();
@@ -324,8 +324,8 @@ absl::Status CudaOps::Embed(const Matrix& table, const Matrix* positions_table,
   const CudaMatrix& tokens = Cuda(table);
   const int32_t* const sampled = pipeline_->sampled_before();
   const int32_t* const positions = batch.layout.positions;
-  // Tables of floats first: rows of those in blocks are then added. A sum of two is one rounding,
-  // whichever comes first.
+  // Float tables first; rows of tables in blocks are then added. A sum of two rounds once, in
+  // either order.
   const bool positions_in_blocks = positions_table != nullptr && Cuda(*positions_table).in_blocks();
   EmbedArgs args{.tokens_table = {},
                  .positions_table = {},

@@ -45,8 +45,8 @@ absl::StatusOr<std::optional<size_t>> ChooseFastest(
     size_t count, size_t most, absl::FunctionRef<absl::StatusOr<bool>(size_t)> agrees,
     std::span<const int64_t> rows, absl::FunctionRef<absl::StatusOr<float>(int64_t)> own_time,
     absl::FunctionRef<absl::StatusOr<float>(size_t, int64_t)> time) {
-  constexpr float kLeastTime = 1e-6f;  // ms: what no product takes
-  std::vector<float> own;              // by rows
+  constexpr float kLeastTime = 1e-6f;  // ms: less than any product takes
+  std::vector<float> own;              // by `rows`
   const auto relative_time = [&](size_t i) -> absl::StatusOr<float> {
     float sum = 0.0f;
     for (size_t row = 0; row < rows.size(); ++row) {

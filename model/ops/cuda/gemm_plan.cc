@@ -9,16 +9,17 @@
 namespace tlm {
 namespace {
 
-// Shared memory the system keeps of every block, on all devices since compute capability 8.0.
+// Shared memory that the system reserves per thread block, on all devices since compute capability
+// 8.0.
 constexpr size_t kReservedSharedBytes = 1024;
-// Blocks of a product on a multiprocessor; see gemm_tiles.h.
+// Thread blocks of a product on an SM; see gemm_tiles.h.
 constexpr int64_t kBlocksAtWork = 2;
 constexpr int64_t kLineBytes = 128;
 
 int TilesOf(int64_t extent, int tile) { return static_cast<int>(CeilDiv(extent, tile)); }
 
-// The tile for few rows of x: of those with the fewest tokens that hold them all, the one with the
-// most rows of weights that still gives nine in ten multiprocessors a tile.
+// The tile for few rows of x: of the tiles with the fewest tokens that hold all rows, the one with
+// the most weight rows that still gives nine of ten SMs a tile.
 int SkinnyTile(const GemmShape& shape, const GemmDevice& device) {
   int first = 0;
   while (kMmaTiles[first].tokens < shape.m) ++first;
@@ -52,7 +53,7 @@ int ManyRowsTile(const GemmShape& shape, const GemmDevice& device) {
   return chosen;
 }
 
-// Of the rows of a block's first tile, where its ring does not hold them whole.
+// Bytes to prefetch of the rows of a thread block's first tile; none if the ring holds them whole.
 int PrefetchBytes(int tile, int grid, int64_t k) {
   const MmaTile& shape = kMmaTiles[tile];
   if (shape.tokens > kPrefetchTokens || k <= (shape.stages - 1) * shape.stage_k) return 0;
@@ -93,7 +94,7 @@ int EvenGrid(int64_t tiles, size_t shared_bytes, const GemmDevice& device) {
   const int64_t blocks = multiprocessors * std::clamp<int64_t>(fitting, 1, kBlocksAtWork);
   const int64_t rounds = tlm::CeilDiv(tiles, blocks);
   const int64_t even = tlm::CeilDiv(tiles, rounds);
-  // Each multiprocessor gets a block before one gets a second.
+  // Each SM gets a thread block before one gets a second.
   const int64_t seconds = even > multiprocessors ? tlm::CeilDiv(tiles - multiprocessors, even) : 0;
   const bool uneven = rounds + seconds > tlm::CeilDiv(tiles, multiprocessors);
   return static_cast<int>(uneven ? blocks : even);

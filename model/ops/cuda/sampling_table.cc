@@ -47,7 +47,7 @@ class WordWriter {
     TLM_CHECK((size_ + 1) * 4 <= table_.size());
     std::memcpy(table_.data() + 4 * size_++, &word, 4);
   }
-  // What has been put since Begin.
+  // The range of words since Begin.
   void Begin() { begin_ = size_; }
   WordRange Range() const {
     return {static_cast<uint32_t>(begin_), static_cast<uint32_t>(size_ - begin_)};
@@ -68,14 +68,14 @@ void PutIds(std::span<const int32_t> ids, WordWriter* words, WordRange* range) {
 
 using Mask = std::optional<std::span<const uint64_t>>;
 
-// Half a word of the mask, its bits turned over.
+// 32 bits of the mask, inverted.
 uint32_t RemovedBy(const Mask& mask, size_t word) {
   if (!mask.has_value()) return 0;
   if (word / 2 >= mask->size()) return ~uint32_t{0};
   return ~static_cast<uint32_t>((*mask)[word / 2] >> (32 * (word % 2)));
 }
 
-// One bit a token, set where it is removed.
+// One bit per token, set if it is removed.
 void PutBitmap(const SamplingParams& params, std::span<const int32_t> banned, const Mask& mask,
                int64_t vocab_size, WordWriter* words, WordRange* range) {
   auto next_allowed = params.allowed_token_ids.begin();
@@ -134,7 +134,7 @@ SamplingKind KindOf(const SamplingParams& params) {
   return truncated ? SamplingKind::kTruncated : SamplingKind::kPlain;
 }
 
-// Everything but the lists.
+// The record without the lists.
 SamplingRecord MakeRecord(const SamplingJob& job) {
   const SamplingParams& params = *job.params;
   SamplingRecord record;
@@ -193,7 +193,7 @@ absl::StatusOr<SampledToken> Unpack(const LogprobOptions& score, const RemovalCo
 
 SamplingTableBytes MaxSamplingTableBytes(const BatchLimits& limits, int64_t vocab_size) {
   const size_t jobs = static_cast<size_t>(limits.max_jobs());
-  // A token of the draft may be one of the history, too.
+  // A token of the draft may also be in the history.
   const size_t history = 2 * static_cast<size_t>(std::min(limits.max_context, 2 * vocab_size));
   const size_t bias = 2 * static_cast<size_t>(vocab_size);
   const size_t lists = std::min(kMaxJobWords, history + bias + BitmapWords(vocab_size));
@@ -212,7 +212,7 @@ void SamplingTable::Pack(const Batch& batch, std::span<std::byte> table, PackedJ
   packed->late.clear();
   packed->removals.clear();
   bool any_top = false;
-  // What was put last: the jobs behind a draft's tokens have the same.
+  // The history that was put last: the jobs of a draft's tokens have the same one.
   const TokenHistory* history = nullptr;
   WordRange history_words;
   parity_ = 1 - parity_;

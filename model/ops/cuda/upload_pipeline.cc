@@ -39,7 +39,7 @@ UploadPipeline::~UploadPipeline() {
   }
   work_.NotifyAll();
   for (std::thread& thread : threads_) thread.join();
-  // Copies read the memory that is about to go, after some faults, too.
+  // Copies from the memory that is about to be freed may be in flight, even after some faults.
   device_.MakeCurrent().IgnoreError();
   cudaStreamSynchronize(device_.copy_stream());
   for (const Slot& slot : slots_) {
@@ -58,7 +58,8 @@ absl::Status UploadPipeline::Run(int64_t pieces, const std::function<UploadPiece
     first_ = next_fill_ = free_before_ = first;
   }
   absl::Status status;
-  // As many slots ahead as keep every thread busy leave the device at least as many to copy.
+  // As many slots ahead as keep every thread busy; at least as many are left for the device to copy
+  // from.
   const int64_t ahead = threads();
   for (int64_t piece = first; piece < end && status.ok(); ++piece) {
     status = FreeSlotsBefore(std::min(end, piece + 1 + ahead));
@@ -80,7 +81,7 @@ absl::Status UploadPipeline::FreeSlotsBefore(int64_t limit) {
     free = free_before_;
   }
   for (; free < limit; ++free) {
-    // The event is of the piece that had the slot before; it has passed when there was none.
+    // The event belongs to the piece that had the slot before; without one it counts as passed.
     TLM_RETURN_IF_ERROR(
         device_.Check(cudaEventSynchronize(SlotOf(free).copied), "cudaEventSynchronize"));
     {

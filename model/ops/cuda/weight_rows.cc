@@ -12,12 +12,13 @@
 namespace tlm {
 namespace {
 
-// Rows read together: neighbours in a matrix whose inputs come first share their cache lines.
+// Rows that are read together: in a matrix whose first dimension is the inputs, neighbouring
+// outputs share cache lines.
 constexpr size_t kGroup = 32;
-constexpr int64_t kSquare = 32;  // inputs of them that are read together
+constexpr int64_t kSquare = 32;  // inputs of these rows that are read together
 constexpr uint32_t kF32Exponent = 0x7f800000;
 
-// One element as it lies in memory, possibly unaligned, and as a float.
+// One element as it is in memory, possibly unaligned, and as a float.
 struct Bf16Source {
   using Bits = uint16_t;
   static float Value(Bits bits) { return Bf16ToFloat(bits); }
@@ -69,7 +70,7 @@ void WithSource(DType from, const Body& body) {
 }
 
 // Calls body.operator()<From, To>() for elements of type `from` that are stored as `to`, which is
-// `from`, kF32 or kBF16. 16-bit elements that keep their type move as bits, whichever they are.
+// `from`, kF32 or kBF16. 16-bit elements that keep their type are copied as bits.
 template <typename Body>
 void WithTypes(DType from, DType to, const Body& body) {
   if (to == DType::kF32) return WithSource<float>(from, body);
@@ -89,8 +90,8 @@ void CopyConsecutive(const std::byte* from, DType dtype, int64_t count, DType st
   });
 }
 
-// The index of the first element whose exponent is all ones, `count` when there is none. The inner
-// loop has no exit, so that it is done many elements at a time.
+// The index of the first element whose exponent is all ones (infinity or NaN); `count` if there is
+// none. The inner loop has no early exit, so that it vectorises.
 template <typename Element, typename Bits>
 int64_t FindNonFinite(const Element* elements, int64_t count, Bits exponent) {
   const auto non_finite = [exponent](Element element) {
@@ -191,7 +192,7 @@ std::optional<NonFinite> WeightRows::Read(std::span<const int64_t> outputs, int6
       if (order_ == MatrixOrder::kOutputsFirst) {
         CopyConsecutive(source.data, source.dtype, k_, stored_, row);
       }
-      // At once, while the row is in the cache.
+      // Checked here, while the row is in the cache.
       const auto found = CheckRow(source, row);
       if (found.has_value()) return found;
     }
@@ -199,8 +200,8 @@ std::optional<NonFinite> WeightRows::Read(std::span<const int64_t> outputs, int6
   return std::nullopt;
 }
 
-// Square by square through a small buffer: neighbouring outputs are read from one cache line, and
-// every row is written a line at a time.
+// Transposes square by square through a small buffer: neighbouring outputs are read from one cache
+// line, and every row is written a line at a time.
 void WeightRows::ReadColumns(std::span<const Source> sources, size_t row_bytes,
                              std::byte* rows) const {
   const size_t element = DTypeBytes(stored_);

@@ -15,7 +15,7 @@ namespace tlm {
 namespace {
 
 constexpr int kMaxThreads = 16;
-// Pieces smaller than this cost more in calls than they gain by being filled in parallel.
+// Smaller pieces cost more in calls than parallel filling gains.
 constexpr size_t kMinPieceBytes = size_t{256} << 10;
 
 int UsableProcessors() {
@@ -25,8 +25,8 @@ int UsableProcessors() {
   return std::max(1, CPU_COUNT(&set));
 }
 
-// Of one piece: a slot's worth of a large matrix; of a small one, a part that gives every thread
-// two.
+// Rows per piece: a slot's worth of a large matrix; of a small one, so few that every thread gets
+// two pieces.
 int64_t RowsOfPiece(int64_t rows, size_t row_bytes, const UploadPipeline& pipeline) {
   const int64_t fair = CeilDiv(rows, 2 * int64_t{pipeline.threads()});
   const int64_t least =

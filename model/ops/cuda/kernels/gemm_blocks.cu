@@ -16,7 +16,7 @@
 // Bytes: the matrix's strips once, x once per strip (from L2), the outputs.
 //
 // Estimates of November 2026; nothing here is measured. For one row of x, with two thread blocks on
-// an SM of an H100: clocks that an SM takes per cell, and their share of the clocks for the cell's
+// an SM of an H200: clocks that an SM takes per cell, and their share of the clocks for the cell's
 // 16,384 bytes in bfloat16 (883: 4.3 TB/s are 18.6 bytes a clock at 1.755 GHz).
 //
 //              instructions of a    clocks,  clocks,              share of
