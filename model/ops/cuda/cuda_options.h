@@ -14,8 +14,8 @@ struct CudaOptions {
   bool graphs = true;           // steps of recurring shapes are captured once and replayed
   int max_graphs = 256;         // the least recently used one is dropped
   int record_ahead_ms = 1'000;  // limit for captures while a model loads
-  bool overlap = true;  // programmatic dependent launch, from compute capability 9.0
-  bool library = true;  // cuBLASLt, where it has the bits of the own kernels and is faster
+  bool overlap = true;          // programmatic dependent launch, from compute capability 9.0
+  bool library = true;          // cuBLASLt, where it has the bits of the own kernels and is faster
 };
 
 }  // namespace tlm

@@ -1,4 +1,4 @@
-// What the files that implement <cuda_runtime.h> share.
+// Shared by the files that implement <cuda_runtime.h>.
 #ifndef TLM_TESTS_SUPPORT_SIMT_API_H_
 #define TLM_TESTS_SUPPORT_SIMT_API_H_
 
@@ -12,7 +12,7 @@
 
 namespace tlm::simt::emulated {
 
-// Holds the device for one call.
+// Locks the device for one API call.
 class Call {
  public:
   Call() : guard_(TheDevice().lock) {}
@@ -21,14 +21,14 @@ class Call {
   std::lock_guard<std::recursive_mutex> guard_;
 };
 
-// What a call returns: `error`, or the error that a failed kernel left; remembered for
+// The result of a call: `error`, or the error that a failed kernel left. Remembered for
 // cudaGetLastError.
 cudaError_t Answer(cudaError_t error);
 
-// Whether any stream is being captured: calls that would wait or allocate are refused then.
+// Whether any stream is being captured; then calls that would wait or allocate are refused.
 bool Capturing();
 
-// The kernel's function by the executable's own symbols, or else the struct it takes.
+// The kernel's name from the executable's symbols, or else the struct that it takes.
 std::string KernelName(KernelAddress kernel, std::string_view signature);
 
 }  // namespace tlm::simt::emulated

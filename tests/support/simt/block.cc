@@ -190,7 +190,7 @@ void Block::ThreadEntry() {
     block.Abandon();
   }
   block.StopAt(Stop::kEnded);
-  std::abort();  // an ended lane is not continued
+  std::abort();  // an ended lane is never continued
 }
 
 Block::Outcome Block::Run(Dice& dice) {
@@ -242,7 +242,7 @@ void Block::Complain(std::string_view message) {
 
 void Block::Abandon() {
   LeaveForHost(Outcome::kFailed);
-  std::abort();  // a failed block is not continued
+  std::abort();  // a failed block is never continued
 }
 
 // --- Scheduling of threads. ---
@@ -313,7 +313,7 @@ Thread* Block::FinishRound(Warp& warp) {
   return &warp.threads[dice_->Pick(~0u)];
 }
 
-// A lane of a warp that can run; null when none can.
+// A lane of a warp that can run; null if none can.
 Thread* Block::NextWarp() {
   uint32_t runs = 0, at_barrier = 0, waits = 0;
   for (int w = 0; w < warp_count_; ++w) {

@@ -1,4 +1,4 @@
-// One block of threads: fibers that run until all wait for each other.
+// One thread block: fibers that run until all wait for each other.
 #ifndef TLM_TESTS_SUPPORT_SIMT_BLOCK_H_
 #define TLM_TESTS_SUPPORT_SIMT_BLOCK_H_
 
@@ -23,7 +23,7 @@ inline constexpr int kMaxThreads = 1024;
 inline constexpr size_t kMaxSharedBytes = size_t{227} << 10;
 inline constexpr size_t kPlainSharedBytes = size_t{48} << 10;
 
-// What a launch asked for.
+// The parameters of a launch.
 struct Kernel {
   std::string name;
   dim3 grid;
@@ -33,11 +33,11 @@ struct Kernel {
   std::function<void()> run;
 };
 
-// A small generator of the order in which things happen.
+// A small random generator for the order in which things happen.
 class Dice {
  public:
   explicit Dice(uint64_t seed) : state_(seed * 0x9e3779b97f4a7c15u + 0x2545f4914f6cdd1du) {}
-  // One of the bits of `set`, which is not empty.
+  // Picks one of the bits of `set`, which is not empty.
   int Pick(uint32_t set) {
     const int first = static_cast<int>(Next() >> 59);
     return (std::countr_zero(std::rotr(set, first)) + first) & 31;
@@ -54,22 +54,22 @@ class Dice {
   uint64_t state_;
 };
 
-// A copy to shared memory that has begun. What it brings is read as early as it may be where the
-// previous kernel has not ended, and as late otherwise.
+// A copy to shared memory that has begun. If the previous kernel has not ended, it reads its source
+// as early as possible, otherwise as late as possible.
 struct PendingCopy {
   unsigned char* shared;
   const unsigned char* global;
   bool valid;
   bool early = false;
-  std::array<unsigned char, 16> bytes = {};  // of an early one
+  std::array<unsigned char, 16> bytes = {};  // of an early copy
 };
 
-// Copies one thread began, in groups as it closed them.
+// The copies that one thread began, in the groups that it closed.
 class CopyQueue {
  public:
   void Add(const PendingCopy& copy) { copies_.push_back(copy); }
   void Commit() { group_ends_.push_back(copies_.size()); }
-  // Lands all groups but the newest `pending`.
+  // Completes all groups but the newest `pending`.
   void Wait(size_t pending);
   bool empty() const { return landed_ == copies_.size(); }
   void Clear();
@@ -93,13 +93,14 @@ struct Thread {
   uint3 index;
   bool waited_for_previous = false;
   CopyQueue copies;
-  // What stores the last FenceDevice releases with the next atomic; epoch 0: it called none. What
-  // its atomics have read of others, which the next FenceDevice acquires.
+  // The stores that the last FenceDevice releases with the next atomic (epoch 0: there was no
+  // fence); and the releases of others that its atomics have read, which the next FenceDevice
+  // acquires.
   Release fence;
   Releases acquiring;
 };
 
-// What a lane brings to a collective; pointers are to objects on its suspended stack.
+// A lane's operands of a collective. Pointers are to objects on its suspended stack.
 struct Operands {
   void* out;
   const void* first;
@@ -113,7 +114,7 @@ struct Warp {
   int lanes = 0;
   State state = State::kRuns;
   uint32_t running = 0;  // lanes that have not stopped yet
-  int bank = 0;          // of `values`, in use by the collective that lanes gather for
+  int bank = 0;          // of `values`: the one that the current collective uses
   Stop stops[kLanes];
   Collective collectives[kLanes];  // where stops[lane] is kAtCollective
   uint64_t values[2][kLanes];
@@ -122,7 +123,8 @@ struct Warp {
   uint32_t all() const { return lanes == kLanes ? ~0u : (1u << lanes) - 1; }
 };
 
-// Runs blocks one at a time; reusable, because stacks are dear. Used by one host thread at a time.
+// Runs blocks one at a time. Reusable, because stacks are expensive. Used by one host thread at a
+// time.
 class Block {
  public:
   enum class Outcome { kEnded, kWaitsForPrevious, kFailed };
@@ -130,29 +132,30 @@ class Block {
   Block();
   ~Block();
 
-  // Makes ready to run block `index` of `kernel`, which outlives the run. Threads that wait for the
-  // previous kernel do wait unless `previous_ended`.
+  // Prepares to run block `index` of `kernel`, which must outlive the run. Unless `previous_ended`,
+  // threads block in WaitForPrevious.
   void Begin(const Kernel& kernel, uint3 index, bool previous_ended);
   void PreviousEnded() { previous_ended_ = true; }
   bool previous_ended() const { return previous_ended_; }
   // Whether a thread has called LetNextStart.
   bool lets_next_start() const { return lets_next_start_; }
-  // Runs until all threads have ended, or none can go on before PreviousEnded().
+  // Runs until all threads have ended, or none can continue before PreviousEnded().
   Outcome Run(Dice& dice);
 
-  // For the running thread; see simt_emulated.h.
+  // Called by the running thread; see simt_emulated.h.
   void Gather(Collective collective);
   void WaitForPrevious();
   void LetNextStart() { lets_next_start_ = true; }
-  // Says what the running thread did wrong; Abandon follows. (Two calls, because the objects of a
-  // function that is abandoned are not destroyed, and messages are built in parts.)
+  // Reports what the running thread did wrong; Abandon follows. (Two calls, because an abandoned
+  // function's objects are not destroyed, and messages are built in parts.)
   void Complain(std::string_view message);
   [[noreturn]] void Abandon();
-  // Complains and abandons unless [from, from + bytes) lies within the block's shared memory, from
-  // a multiple of `bytes` on.
+  // Complains and abandons unless [from, from + bytes) is within the block's shared memory and
+  // aligned to `bytes`.
   void CheckShared(const void* from, size_t bytes, std::string_view what);
 
-  // Races (races.h) of the running thread's accesses; the first is within the shared memory.
+  // Checks the running thread's access for races (races.h). The first function is for shared
+  // memory.
   void AccessShared(const void* at, size_t bytes, AccessKind kind, bool whole_warp = false);
   void AccessGlobal(const void* at, size_t bytes, bool stores);
   void Atomic(const void* at, size_t bytes);
@@ -182,9 +185,9 @@ class Block {
   bool previous_ended_ = true;
   bool lets_next_start_ = false;
   Outcome outcome_ = Outcome::kEnded;
-  Thread* running_ = nullptr;  // where Run goes on; null: a warp is to be chosen
+  Thread* running_ = nullptr;  // where Run continues; null: choose a warp
   int warp_count_ = 0;
-  std::vector<std::unique_ptr<Thread[]>> threads_;  // one array a warp
+  std::vector<std::unique_ptr<Thread[]>> threads_;  // one array per warp
   std::vector<Warp> warps_;
   Fiber host_;
   unsigned char* shared_ = nullptr;

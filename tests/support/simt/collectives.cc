@@ -1,4 +1,4 @@
-// The functions behind <simt_emulated.h> that threads of a block do together, and their memory
+// Implements what the threads of a block do together (<simt_emulated.h>), and their memory
 // accesses.
 #include <bit>
 #include <cstring>
@@ -104,8 +104,8 @@ void LetNextStart() { current_block->LetNextStart(); }
 void FenceDevice() { current_block->FenceDevice(); }
 void NoteAtomic(const void* address, size_t bytes) { current_block->Atomic(address, bytes); }
 
-// Lanes read from the bank they filled; those that are already on their way to the next collective
-// fill the other one.
+// Lanes read from the bank that they filled; lanes that have gone on to the next collective fill
+// the other bank.
 uint64_t Exchange(uint64_t value, int lane) {
   Warp& warp = *current_thread->warp;
   uint64_t(&values)[kLanes] = warp.values[warp.bank];

@@ -1,10 +1,10 @@
-// The part of the CUDA runtime API that the backend uses, on a host that emulates a GPU. It is found
-// in place of the toolkit's header of the same name by what links tlm_cuda_emulated; names, values
-// and meanings are the toolkit's (CUDA Runtime API reference). What differs for the better is in
-// tests/support/simt/emulator.h: work runs as late as the API allows, memory starts as NaN, and
-// promises that hardware breaks in silence are checked.
+// The part of the CUDA runtime API that the backend uses, on a host that emulates a GPU. Code that
+// links tlm_simt finds it in place of the toolkit's header of the same name. Names, values and
+// meanings are the toolkit's (CUDA Runtime API reference). It is stricter
+// (tests/support/simt/emulator.h): work runs as late as the API allows, memory starts as NaN, and
+// contracts that hardware does not check are checked.
 //
-// Thread-safe. There is one device, number 0.
+// Thread-safe. There is one device; Options::devices makes it visible under several numbers.
 #ifndef TLM_TESTS_SUPPORT_SIMT_CUDA_RUNTIME_H_
 #define TLM_TESTS_SUPPORT_SIMT_CUDA_RUNTIME_H_
 
@@ -56,8 +56,8 @@ using cudaError_t = cudaError;
 
 const char* cudaGetErrorName(cudaError_t error);
 const char* cudaGetErrorString(cudaError_t error);
-// The last error any call of this thread returned; Get forgets it, unless a kernel failed: that
-// stays until the end.
+// The last error that any call of this thread returned. Get forgets it, unless a kernel failed:
+// that error stays.
 cudaError_t cudaGetLastError();
 cudaError_t cudaPeekAtLastError();
 
@@ -278,14 +278,14 @@ struct cudaFuncAttributes {
 namespace tlm::simt::emulated {
 
 using KernelAddress = void (*)();
-// `run` is called by every thread of the grid; `name` is for messages.
+// Every thread of the grid calls `run`; `name` is for messages.
 cudaError_t LaunchKernel(const cudaLaunchConfig_t& config, KernelAddress kernel,
                          std::string_view name, std::function<void()> run);
 cudaError_t SetKernelAttribute(KernelAddress kernel, cudaFuncAttribute attribute, int value);
 cudaError_t GetKernelAttributes(KernelAddress kernel, cudaFuncAttributes* attributes);
 cudaError_t ActiveBlocks(KernelAddress kernel, int block_threads, size_t shared_bytes, int* blocks);
 
-// The type list as the compiler writes it: kernels are told apart by the struct they take.
+// The type list as the compiler spells it: kernels are distinguished by the struct that they take.
 template <typename... Parameters>
 constexpr std::string_view SignatureName() {
   return __PRETTY_FUNCTION__;

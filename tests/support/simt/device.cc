@@ -8,7 +8,7 @@
 namespace tlm::simt::emulated {
 namespace {
 
-// Kernels that are under way before one that has not ended.
+// The most kernels that may have begun while an earlier one has not ended.
 constexpr size_t kMostEarlyBlocks = 3;
 
 size_t BlockCount(const dim3& grid) { return size_t{grid.x} * grid.y * grid.z; }
@@ -47,7 +47,8 @@ void Device::Give(CUstream_st& stream, Work work) {
     return;
   }
   if (&stream == &default_stream) {
-    // Its work comes after all that the other streams were given, save those that opted out.
+    // The default stream's work comes after all work given to the other streams, except those that
+    // opted out.
     for (CUstream_st* other : streams) {
       if (other->waits_for_default) Drain(*other);
     }
@@ -106,8 +107,8 @@ bool Device::RunBlock(Block& block) {
   return false;
 }
 
-// Before a kernel runs, one block of the next one begins and goes as far as it can; and where that
-// lets its own successor start, one block of this, and so on.
+// Before a kernel runs, one block of the next kernel begins and runs as far as it can. If that
+// block lets its successor start, one block of this begins, and so on.
 void Device::BeginEarly(CUstream_st& stream) {
   std::deque<EarlyBlock>& early = stream.early;
   while (options.overlap && failure == cudaSuccess && early.size() < kMostEarlyBlocks &&

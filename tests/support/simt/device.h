@@ -1,5 +1,5 @@
-// The emulated device: streams of work and what runs them. The API in <cuda_runtime.h> is written
-// on it (runtime_*.cc).
+// The emulated device: streams of work, and the code that runs them. The API in <cuda_runtime.h> is
+// implemented on it (runtime_*.cc).
 #ifndef TLM_TESTS_SUPPORT_SIMT_DEVICE_H_
 #define TLM_TESTS_SUPPORT_SIMT_DEVICE_H_
 
@@ -21,19 +21,19 @@
 
 namespace tlm::simt::emulated {
 
-// What a stream does next: a kernel, or anything else.
+// One item of a stream's queue: a kernel, or anything else.
 struct Work {
   std::shared_ptr<const Kernel> kernel;  // null: `run`
   std::function<void()> run;
 };
 
-// A block that has begun, and its number in its kernel's grid.
+// A block that has begun early, and its number in its kernel's grid.
 struct EarlyBlock {
   std::unique_ptr<Block> block;
   size_t number = 0;
 };
 
-// The moment that recording an event marked.
+// The point in a stream that cudaEventRecord marked.
 struct Marker {
   CUstream_st* stream = nullptr;
   CUgraph_st* capture = nullptr;  // recorded while the stream was captured into this graph
@@ -45,7 +45,7 @@ struct Marker {
 
 struct CUgraph_st {
   std::vector<tlm::simt::emulated::Work> work;
-  CUstream_st* origin = nullptr;  // the stream whose capture fills it; null once that has ended
+  CUstream_st* origin = nullptr;  // the stream whose capture fills it; null after that has ended
 };
 struct CUgraphExec_st {
   std::vector<tlm::simt::emulated::Work> work;
@@ -57,7 +57,8 @@ struct CUstream_st {
   bool waits_for_default = true;  // not made with cudaStreamNonBlocking
   std::deque<tlm::simt::emulated::Work> queue;
   CUgraph_st* capture = nullptr;
-  // Blocks, one each, of the queue's first kernels, that began before the kernels ahead of these.
+  // Early blocks, one for each of the queue's first kernels: they began before the kernels ahead of
+  // these had ended.
   std::deque<tlm::simt::emulated::EarlyBlock> early;
 };
 struct CUevent_st {
@@ -90,12 +91,13 @@ class Device {
 
   // The stream behind a handle; null if there is none.
   CUstream_st* Find(cudaStream_t stream);
-  // Adds work to the stream (or to the graph it is captured into) and runs what Progress says.
+  // Adds work to the stream (or to the graph that it is captured into), and runs what Progress asks
+  // for.
   void Give(CUstream_st& stream, Work work);
   // Runs the stream's work, all of it or until the marker is reached.
   void Drain(CUstream_st& stream, const Marker* until = nullptr);
   void DrainAll();
-  // Runs the first thing in the stream's queue.
+  // Runs the first item of the stream's queue.
   void Step(CUstream_st& stream);
   // Forgets all work and the failure.
   void Reset(const Options& new_options);

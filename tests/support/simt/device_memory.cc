@@ -13,7 +13,7 @@
 #include "tests/support/simt/block.h"
 #include "tests/support/simt/emulator.h"
 
-// Sanitizers watch the heap, not mappings of our own.
+// Sanitizers watch the heap, not our own mappings.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define TLM_FROM_HEAP 1
 #elif defined(__has_feature)
@@ -36,7 +36,7 @@ void WatchFaults() {}
 
 #else
 
-// Of this process's device memory; -1 where the processor or the kernel has none.
+// The protection key of this process's device memory; -1: the processor or the kernel has none.
 int Key() {
 #if defined(__x86_64__) && defined(PKEY_DISABLE_ACCESS)
   static const int key = pkey_alloc(0, PKEY_DISABLE_ACCESS);
@@ -46,7 +46,7 @@ int Key() {
 #endif
 }
 
-// Reports the kernel or the host code, then crashes.
+// Reports which kernel or host code did it, then crashes.
 void OnFault(int signal, siginfo_t* info, void*) {
   const bool by_key = Key() >= 0 && info->si_code == SEGV_PKUERR;
   if (current_block != nullptr) {
@@ -54,7 +54,7 @@ void OnFault(int signal, siginfo_t* info, void*) {
   } else if (by_key) {
     std::fprintf(stderr, "emulated GPU: host code touches the device's memory\n");
   }
-  ::signal(signal, SIG_DFL);  // the access is tried again
+  ::signal(signal, SIG_DFL);  // the access is repeated, and crashes
 }
 
 void WatchFaults() {
@@ -68,7 +68,8 @@ void WatchFaults() {
   static_cast<void>(watching);
 }
 
-// Whole pages, the data as far back as its alignment allows, and a page beyond that none may touch.
+// Maps whole pages. The data lies as close to their end as its alignment allows, followed by a page
+// that none may access.
 bool MapPages(GuardedMemory& memory) {
   const size_t page = getpagesize();
   const size_t used = (kAlignment + memory.bytes + page - 1) / page * page;

@@ -1,6 +1,6 @@
-// The emulated device's memory. Only kernels and copies may access it: other host code crashes with
-// a message where the processor has memory protection keys (x86-64), and goes unnoticed elsewhere.
-// A kernel's access outside the pages of an allocation crashes with the kernel's name.
+// The emulated device's memory. Only kernels and copies may access it. Access by other host code
+// crashes with a message if the processor has memory protection keys (x86-64), and is not noticed
+// otherwise. A kernel's access outside the pages of an allocation crashes with the kernel's name.
 #ifndef TLM_TESTS_SUPPORT_SIMT_DEVICE_MEMORY_H_
 #define TLM_TESTS_SUPPORT_SIMT_DEVICE_MEMORY_H_
 
@@ -8,7 +8,7 @@
 
 namespace tlm::simt::emulated {
 
-// Memory between guard bytes that must not be written.
+// Memory between guard bytes, which must not be written.
 struct GuardedMemory {
   unsigned char* begin = nullptr;  // 256-byte aligned
   size_t bytes = 0;
@@ -18,14 +18,14 @@ struct GuardedMemory {
   size_t guard_after = 0;
 };
 
-// Filled with 0xff, NaN in every format. Null `begin` if there is none. `device`: only kernels and
-// copies may touch it.
+// Filled with 0xff, which is NaN in every format. `begin` is null if there is no memory. `device`:
+// only kernels and copies may access it.
 GuardedMemory AllocateGuarded(size_t bytes, bool device);
 void FreeGuarded(const GuardedMemory& memory);
-// Whether all bytes around it are as they were.
+// Whether all guard bytes are unchanged.
 bool GuardsIntact(const GuardedMemory& memory);
 
-// While one lives, this thread may touch the device's memory.
+// While one lives, this thread may access device memory.
 class DeviceMemoryAccess {
  public:
   DeviceMemoryAccess();

@@ -30,8 +30,8 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-// Saves what a called function must preserve on the running stack, stores the stack pointer in
-// *save, and takes up the stack `to` where it was left. swapcontext() would do, but asks the kernel
+// Saves the callee-saved registers on the running stack, stores the stack pointer in *save, and
+// continues the stack `to` where it was left. swapcontext() would also do, but makes a system call
 // for the signal mask at every switch.
 extern "C" void tlm_simt_switch(void** save, void* to);
 
@@ -60,9 +60,9 @@ tlm_simt_switch:
 .size tlm_simt_switch,.-tlm_simt_switch
 )");
 namespace {
-constexpr int kSavedWords = 7;  // six registers and where to go on
+constexpr int kSavedWords = 7;  // six registers and the return address
 constexpr int kReturnWord = 6;
-constexpr int kWordsAbove = 3;  // a function finds its stack 8 past a multiple of 16
+constexpr int kWordsAbove = 3;  // at a function's entry the stack is 8 past a multiple of 16
 }  // namespace
 #elif defined(__aarch64__)
 asm(R"(
@@ -110,7 +110,7 @@ constexpr int kWordsAbove = 2;
 namespace tlm::simt::emulated {
 namespace {
 
-// Kernels keep tiles in local arrays; checked builds keep every temporary and red zones too.
+// Kernels have tiles in local arrays; sanitized builds also keep every temporary, and red zones.
 #ifdef TLM_ADDRESS_SANITIZER
 constexpr size_t kStackBytes = 512 << 10;
 #else
@@ -120,7 +120,8 @@ constexpr size_t kStagger = 192;
 constexpr int kStaggers = 16;
 
 #ifdef TLM_ADDRESS_SANITIZER
-// The fiber that was left by the switch in progress; its own stack's bounds are learnt on arrival.
+// Where to store the bounds of the stack that the current switch leaves; they are known only on
+// arrival.
 thread_local const void** left_bottom = nullptr;
 thread_local size_t* left_size = nullptr;
 #endif

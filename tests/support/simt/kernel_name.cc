@@ -14,7 +14,7 @@ namespace {
 
 using Symbols = std::map<uintptr_t, std::string>;  // offset in the executable -> mangled name
 
-// Of the executable's symbol table, which, unlike the dynamic one, has internal functions too.
+// Reads the executable's symbol table, which, unlike the dynamic one, also has internal functions.
 Symbols ReadSymbols() {
   Symbols symbols;
   auto file = MappedFile::Open("/proc/self/exe");

@@ -1,4 +1,4 @@
-// Memory that cudaMalloc and its like gave out, and the one lock of the emulated device.
+// The memory that cudaMalloc and similar calls allocated, and the lock of the emulated device.
 #ifndef TLM_TESTS_SUPPORT_SIMT_MEMORY_H_
 #define TLM_TESTS_SUPPORT_SIMT_MEMORY_H_
 
@@ -15,18 +15,19 @@ namespace tlm::simt::emulated {
 
 enum class MemoryKind { kDevice, kPinned, kRegistered };
 
-// Not thread-safe: the device's lock is held.
+// Not thread-safe: callers hold the device's lock.
 class Memory {
  public:
   // 256-byte aligned, filled with 0xff (NaN in every format). Device memory is bounded by `limit`.
   cudaError_t Allocate(MemoryKind kind, size_t bytes, void** pointer);
   cudaError_t Free(MemoryKind kind, void* pointer);
-  // Memory of the caller's own that becomes pinned.
+  // Pins memory that the caller owns.
   cudaError_t Register(void* pointer, size_t bytes);
 
-  // Whether [from, from + bytes) lies in one allocation of this kind.
+  // Whether [from, from + bytes) is within one allocation of this kind.
   bool Holds(MemoryKind kind, const void* from, size_t bytes) const;
-  // In one allocation of any kind: what a kernel can reach. Quick where the last answer was near.
+  // Whether it is within one allocation of any kind, which a kernel can access. Fast near the last
+  // answer.
   bool Reaches(const void* from, size_t bytes);
   bool IsPinned(const void* from, size_t bytes) const {
     return Holds(MemoryKind::kPinned, from, bytes) || Holds(MemoryKind::kRegistered, from, bytes);

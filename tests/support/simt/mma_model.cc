@@ -11,10 +11,10 @@ namespace {
 
 constexpr int kTermCount = 16;
 constexpr uint32_t kCanonicalNan = 0x7fffffffu;
-// Of zeros: keeps their products' exponents below all others.
+// The exponent of zeros: it keeps their products' exponents below all others.
 constexpr int kNoExponent = -1000;
 
-// Values of one row or column with their exponents.
+// The values of one row or column, and their exponents.
 struct Operand {
   double value[kTermCount];
   int exponent[kTermCount];
@@ -43,12 +43,12 @@ void Decode(MmaUnit unit, MmaInput input, const uint16_t* from, Operand& operand
   }
 }
 
-// 2^exponent, of a normal double.
+// 2^exponent, a normal double.
 double PowerOfTwo(int exponent) {
   return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52);
 }
 
-// Towards zero; infinity from 2^128 on; zero is +0.
+// Truncates towards zero; infinity from 2^128 on; zero is +0.
 float TruncateToFloat(double value) {
   const float nearest = static_cast<float>(value);
   if (nearest == 0.0f) return 0.0f;
@@ -65,7 +65,7 @@ float SpecialSum(const Operand& a, const Operand& b, int begin, int count, float
   return std::isnan(sum) ? std::bit_cast<float>(kCanonicalNan) : static_cast<float>(sum);
 }
 
-// `kCount` products from `begin` on; their E is at least `least`.
+// The fused sum of `kCount` products from `begin` on; E is at least `least`.
 template <int kCount>
 float FusedSum(int fraction_bits, const Operand& a, const Operand& b, int begin, float c,
                int least) {

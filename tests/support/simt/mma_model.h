@@ -1,5 +1,5 @@
-// The arithmetic of the GPU's matrix units, bit for bit: mma.sync m16n8k16 with 16-bit inputs and
-// float32 accumulators.
+// A bit-exact model of the tensor cores: mma.sync m16n8k16 with 16-bit inputs and float32
+// accumulators.
 //
 // One fused sum adds the accumulator c and n products a[i] b[i]:
 //
@@ -15,11 +15,11 @@
 // Infinities add as in IEEE 754; any NaN, 0 * infinity or infinity - infinity gives the bits
 // 0x7fffffff.
 //
-// Published: "MMA-Sim: Bit-Accurate Reference Model of Tensor Cores and Matrix Cores", arXiv
+// Source: "MMA-Sim: Bit-Accurate Reference Model of Tensor Cores and Matrix Cores", arXiv
 // 2511.10909, which found no difference from hardware in large random tests. Hopper: F = 25, n =
-// 16, for mma.sync and wgmma alike; Ampere: F = 24 and two sums of n = 8 after each other. Assumed
-// here, where the published model leaves it open; tests/gpu/mma_canon asks the hardware: products
-// that are zero have no say in E; a sum that truncates to zero is +0.
+// 16, for mma.sync and wgmma alike. Ampere: F = 24, and two sums of n = 8 after each other. The
+// publication leaves two points open. This model assumes that products that are zero do not affect
+// E, and that a sum that truncates to zero is +0; tests/gpu/canon checks both on hardware.
 #ifndef TLM_TESTS_SUPPORT_SIMT_MMA_MODEL_H_
 #define TLM_TESTS_SUPPORT_SIMT_MMA_MODEL_H_
 
@@ -32,9 +32,9 @@ enum class MmaInput { kBf16, kF16 };
 struct MmaUnit {
   int fraction_bits;  // F, at most 28
   int products;       // n: 8 or 16
-  // Defects to be found. Products that are zero have a say in E, by the exponents in 1:
+  // Defects, for tests that must find them. Products that are zero affect E, by the exponents in 1:
   bool zeros_align = false;
-  // The products of the other columns of b have a say in E (of MmaTile):
+  // The products of the other columns of b affect E (of MmaTile):
   bool columns_align = false;
 
   bool operator==(const MmaUnit&) const = default;
@@ -46,8 +46,8 @@ inline constexpr MmaUnit kAmpereMma = {24, 8};
 void MmaTile(MmaUnit unit, MmaInput input, const uint16_t (&a)[16][16], const uint16_t (&b)[8][16],
              float (&c)[16][8]);
 
-// One element of it: the new value of c. `k` values at a and b, a multiple of 16, in order: what a
-// loop of mma over k makes of them.
+// One element of it: the new value of c. `k` values at a and b, a multiple of 16, in order, as a
+// loop of mma over k computes it.
 float MmaDot(MmaUnit unit, MmaInput input, const uint16_t* a, const uint16_t* b, int k, float c);
 
 }  // namespace tlm::simt

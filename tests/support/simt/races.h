@@ -1,16 +1,20 @@
-// Races that no order of threads need show: kernels are compiled with the calls that
-// ThreadSanitizer's instrumentation makes for every load and store (races.cc has them), and what is
-// ordered is told by the functions of simt.h alone.
+// The race detector of the emulated GPU. It reports data races in kernels even if this run's order
+// of threads gave the right result.
 //
-// Within a block, of shared memory: two accesses of different threads, one of them a store, are
-// ordered by SyncThreads, within a warp by SyncWarp. Shuffles, ballots, LoadMatrices and atomics
-// order nothing. CopyAsync16 stores from its call to its thread's CopyAsyncWait.
+// Kernels are compiled with ThreadSanitizer's instrumentation, which calls a hook for every load
+// and store; races.cc implements the hooks (library tlm_cuda_checked). What orders accesses is
+// known from the functions of simt.h alone.
 //
-// Between blocks of a kernel, of the device's memory: by FenceDevice and an atomic after the store,
-// the same atomic and FenceDevice before the other access. Loads that come before a store of
-// another block are not remembered; the order of blocks is drawn, so either may come first.
+// Within a thread block, in shared memory: two accesses of different threads, at least one of them
+// a store, must be ordered by SyncThreads, or within a warp by SyncWarp; two atomics do not race.
+// Shuffles, ballots, LoadMatrices and atomics order nothing. CopyAsync16 stores from its call until
+// the CopyAsyncWait of its thread.
 //
-// Between kernels: what one loads before WaitForPrevious none of those before it stores.
+// Between thread blocks of a kernel, in device memory: the storing side needs FenceDevice and then
+// an atomic, the other side the same atomic and then FenceDevice. A load that comes before another
+// block's store is not remembered; but the order of blocks is random, so either may come first.
+//
+// Between kernels: no kernel may load before WaitForPrevious what an earlier kernel stores.
 #ifndef TLM_TESTS_SUPPORT_SIMT_RACES_H_
 #define TLM_TESTS_SUPPORT_SIMT_RACES_H_
 
@@ -25,35 +29,35 @@ namespace tlm::simt::emulated {
 
 class Block;
 
-// Whether a part of the program tells its loads and stores: otherwise nothing is looked at.
+// Whether a part of the program is instrumented; otherwise nothing is checked.
 extern bool races_watched;
 
 enum class AccessKind : uint8_t { kLoad, kStore, kAtomic, kCopyBegins, kCopyEnds };
 
-// Who accesses: a thread of a block, or its whole warp at once.
+// Who accesses: a thread, or its whole warp at once.
 struct Accessor {
   uint16_t thread = 0;  // the warp's first where `whole_warp`
   uint16_t warp = 0;
   bool whole_warp = false;
 };
 
-// The accesses to a block's shared memory since its last barriers. Of a word of 4 bytes the last
-// store is known, and who has loaded since.
+// The accesses to a thread block's shared memory since its last barriers. For each 4-byte word it
+// knows the last store, and who has loaded since.
 class SharedRaces {
  public:
   void Begin(size_t bytes, int warps);
   void SyncThreads() { ++epoch_; }
   void SyncWarp(int warp) { ++warp_epochs_[static_cast<size_t>(warp)]; }
-  // Barriers of all threads since the process began.
+  // The number of block barriers since the process began.
   uint32_t epoch() const { return epoch_; }
-  // What is wrong with the access to [offset, offset + bytes), empty if nothing is.
+  // The race that the access to [offset, offset + bytes) makes, as text; empty if there is none.
   std::string Access(size_t offset, size_t bytes, AccessKind kind, const Accessor& by);
 
  private:
   struct Word {
-    uint32_t stored = 0;  // epochs
+    uint32_t stored = 0;  // epochs, as counted by SyncThreads
     uint32_t loaded = 0;
-    uint32_t stored_warp = 0;  // the warp's epochs
+    uint32_t stored_warp = 0;  // epochs of the warp, as counted by SyncWarp
     uint32_t loaded_warp = 0;
     Accessor store;
     Accessor load;
@@ -61,7 +65,7 @@ class SharedRaces {
     uint8_t load_mask = 0;
     bool atomic = false;
     bool in_flight = false;
-    bool many_loads = false;  // of several warps
+    bool many_loads = false;  // loads of several warps
   };
   bool Ordered(uint32_t epoch, uint32_t warp_epoch, const Accessor& before,
                const Accessor& by) const;
@@ -74,14 +78,14 @@ class SharedRaces {
   uint32_t begun_ = 1;  // the epoch in which the block began
 };
 
-// How far a block's stores may be seen: those before barrier `epoch`, and all of `thread`.
+// Which stores of a block are released: those before barrier `epoch`, and all of `thread`.
 struct Release {
   uint32_t epoch = 0;
   uint16_t thread = 0;
 };
 using Releases = std::map<uint32_t, Release>;  // by block
 
-// The stores of the kernel that is running, by words of 4 bytes.
+// The stores of the running kernel, by 4-byte words.
 class KernelRaces {
  public:
   void Begin();
@@ -91,11 +95,12 @@ class KernelRaces {
     uint32_t epoch;
     uint16_t thread;
   };
-  // The store of another block to one of the bytes that `acquired` does not order; null if none is.
+  // The store by another block to one of the bytes that `acquired` does not order; null if there is
+  // none.
   const Store* Find(uintptr_t address, size_t bytes, uint32_t block,
                     const Releases& acquired) const;
   void Note(uintptr_t address, size_t bytes, const Store& store);
-  // What the atomics at an address have released.
+  // The releases of the atomics at an address.
   Releases& AtomicAt(uintptr_t address) { return atomics_[address]; }
 
  private:
@@ -118,12 +123,12 @@ class KernelRaces {
   std::unordered_map<uintptr_t, Releases> atomics_;
 };
 
-// Words that blocks have loaded which began before the kernels ahead of theirs had ended.
+// Words that were loaded by blocks that began before earlier kernels had ended.
 class EarlyLoads {
  public:
   void Note(const Block* block, uintptr_t address, size_t bytes);
   void Forget(const Block* block);
-  // The block that has loaded one of the bytes; null: none.
+  // A block that has loaded one of the bytes; null: none has.
   const Block* Find(uintptr_t address, size_t bytes) const;
   bool empty() const { return words_.empty(); }
 

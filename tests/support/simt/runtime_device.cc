@@ -16,8 +16,8 @@ constexpr int kVersion = CUDART_VERSION;
 constexpr int kMaxBlocksPerMultiprocessor = 32;
 constexpr size_t kReservedSharedBytes = 1024;  // of each block
 
-// What devices differ in that blocks share. CUDA C++ Programming Guide, "Technical Specifications
-// per Compute Capability".
+// The resources of an SM, by compute capability. CUDA C++ Programming Guide, "Technical
+// Specifications per Compute Capability".
 struct Multiprocessor {
   size_t shared_bytes;
   int threads;
@@ -119,7 +119,7 @@ cudaError_t GetKernelAttributes(KernelAddress kernel, cudaFuncAttributes* attrib
   return Answer(cudaSuccess);
 }
 
-// By threads and shared memory; registers are not known here.
+// Occupancy by threads and shared memory; registers are not known here.
 cudaError_t ActiveBlocks(KernelAddress kernel, int block_threads, size_t shared_bytes,
                          int* blocks) {
   Call call;

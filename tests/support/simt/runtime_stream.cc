@@ -30,7 +30,7 @@ bool OnDevice(const void* pointer, size_t bytes) {
   return TheDevice().memory.Holds(MemoryKind::kDevice, pointer, bytes);
 }
 
-// Each side is where `kind` says, whole.
+// Both sides must be entirely in the memory that `kind` says.
 cudaError_t CheckCopy(const Rectangle& copy, cudaMemcpyKind kind) {
   if (copy.width > copy.to_pitch || copy.width > copy.from_pitch) return cudaErrorInvalidValue;
   if (copy.width == 0 || copy.height == 0 || kind == cudaMemcpyDefault) return cudaSuccess;
@@ -60,7 +60,7 @@ cudaError_t CopyAsync(const Rectangle& copy, cudaMemcpyKind kind, cudaStream_t h
     return Answer(cudaErrorStreamCaptureUnsupported);
   }
   if (from_pageable) {
-    // The driver takes such memory before it returns.
+    // The driver reads pageable memory before it returns.
     auto staged = std::make_shared<std::vector<unsigned char>>(copy.from_span());
     std::memcpy(staged->data(), copy.from, copy.from_span());
     device.Give(*stream, {nullptr, [copy, staged] {
@@ -170,7 +170,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   TheDevice().Drain(*stream);
   return Answer(cudaSuccess);
 }
-// Each question lets the stream do one thing, so that asking again gets somewhere.
+// Each query runs one item of the stream, so that polling makes progress.
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
   Call call;
   CUstream_st* stream = TheDevice().Find(handle);
@@ -226,7 +226,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
   const std::shared_ptr<Marker> marker = event->marker;
   if (marker == nullptr) return Answer(cudaSuccess);
   if (marker->capture != nullptr) {
-    // A stream that waits for one that is captured becomes part of the same graph.
+    // A stream that waits for a captured stream joins the same capture.
     if (!TheDevice().captures.contains(marker->capture)) {
       return Answer(cudaErrorStreamCaptureInvalidated);
     }
@@ -328,7 +328,8 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t handle) {
   if (stream == nullptr || exec == nullptr) return Answer(cudaErrorInvalidResourceHandle);
   if (stream->capture != nullptr) return Answer(cudaErrorStreamCaptureUnsupported);
   ++device.counts.graph_launches;
-  // A graph's first kernel waits for all before it, and what follows waits for the whole graph.
+  // A graph's first kernel waits for everything before it, and what follows waits for the whole
+  // graph.
   device.Give(*stream, {nullptr, [] {}});
   for (const Work& work : exec->work) device.Give(*stream, work);
   ++*exec->running;

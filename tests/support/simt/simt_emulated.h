@@ -1,7 +1,7 @@
-// The other half of model/ops/cuda/kernels/simt.h: the same names for a host that emulates a GPU.
-// Every thread of a block is a fiber; between the places where a warp or the block waits, they run
-// one after the other in an order drawn at random, so that a forgotten barrier shows as a wrong
-// result. tests/support/simt/emulator.h lists what is checked.
+// The counterpart of model/ops/cuda/kernels/simt.h: the same names, for a host that emulates a GPU.
+// Every thread of a block is a fiber. Between the places where a warp or the block waits, threads
+// run one after the other in random order, so that a missing barrier shows as a wrong result.
+// tests/support/simt/emulator.h lists what is checked.
 #ifndef TLM_TESTS_SUPPORT_SIMT_SIMT_EMULATED_H_
 #define TLM_TESTS_SUPPORT_SIMT_SIMT_EMULATED_H_
 
@@ -20,7 +20,7 @@
 #define TLM_KERNEL void
 #define __launch_bounds__(...)
 
-// Of the running thread. Valid inside kernels only.
+// The running thread's. Valid inside kernels only.
 extern uint3 threadIdx;
 extern uint3 blockIdx;
 extern dim3 blockDim;
@@ -28,7 +28,7 @@ extern dim3 gridDim;
 
 namespace tlm::simt {
 
-// 16 bytes, as all wide accesses move them; addresses are 16-byte aligned.
+// 16 bytes, the unit of all wide accesses; addresses are 16-byte aligned.
 struct alignas(16) Quad {
   uint32_t word[4];
 };
@@ -44,7 +44,7 @@ namespace emulated {
 
 extern unsigned char* shared_memory;
 
-// What lanes of one warp do together.
+// Operations that the lanes of a warp do together.
 enum class Collective : uint8_t {
   kSyncThreads,
   kSyncWarp,
@@ -72,11 +72,11 @@ void CopyAsyncWait(int pending);
 void PrefetchToL2(const void* global, int bytes);
 // The running thread's lane in its warp.
 int Lane();
-// Fails the kernel unless 16 bytes at `from` are aligned and lie in memory a device can reach.
+// Fails the kernel unless the 16 bytes at `from` are aligned and a device can access them.
 void CheckGlobalQuad(const void* from);
-// The same of `address` and `bytes` for atomics: aligned to their size.
+// The same for an atomic on `bytes` at `address`, aligned to its size.
 void CheckAligned(const void* address, size_t bytes);
-// Tells that the running thread changes `address` in one.
+// Notes that the running thread changes `address` atomically.
 void NoteAtomic(const void* address, size_t bytes);
 
 template <typename T>
@@ -85,7 +85,7 @@ T ExchangeAs(T value, int lane) {
   using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
   return std::bit_cast<T>(static_cast<Bits>(Exchange(std::bit_cast<Bits>(value), lane & 31)));
 }
-// Its own accesses are not loads and stores (races.h).
+// Not instrumented: an atomic's own accesses are no loads and stores for races.h.
 template <typename T, typename Operation>
 [[gnu::no_sanitize_thread]] T Atomic(T* address, Operation operation) {
   CheckAligned(address, sizeof(T));
@@ -102,7 +102,7 @@ T* SharedMemory() {
   return reinterpret_cast<T*>(emulated::shared_memory);
 }
 
-// --- Waiting. ---
+// --- Barriers and fences. ---
 
 inline void SyncThreads() { emulated::SyncThreads(); }
 inline void SyncWarp() { emulated::SyncWarp(); }
@@ -152,7 +152,7 @@ void CopyAsyncWait() {
   emulated::CopyAsyncWait(kPending);
 }
 
-// --- Matrix units. ---
+// --- Tensor cores. ---
 
 inline void LoadMatrices(uint32_t (&out)[4], const void* row) {
   emulated::LoadMatrices(out, row, false);
@@ -168,7 +168,7 @@ void MultiplyAdd(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) 
                                                 : emulated::Collective::kMultiplyAddF16);
 }
 
-// --- Numbers. ---
+// --- Arithmetic. ---
 
 inline float Fma(float a, float b, float c) { return std::fma(a, b, c); }
 inline double Fma(double a, double b, double c) { return std::fma(a, b, c); }
@@ -189,13 +189,14 @@ inline float FromFloat<float>(float a) {
 }
 template <>
 inline Bf16 FromFloat<Bf16>(float a) {
-  return {a != a ? uint16_t{0x7fff} : FloatToBf16(a)};  // NaN as the device writes it
+  return {a != a ? uint16_t{0x7fff} : FloatToBf16(a)};  // the device's NaN
 }
 template <>
 inline F16 FromFloat<F16>(float a) {
   return {a != a ? uint16_t{0x7fff} : FloatToF16(a)};
 }
-// Of products that float32 holds, as of two 16-bit elements anywhere but at its ends.
+// For products that float32 can hold, which are those of two 16-bit elements except at the ends of
+// their range.
 template <typename T>
 uint32_t MultiplyPair(uint32_t a, uint32_t b) {
   const auto product = [](uint32_t x, uint32_t y) {
@@ -205,7 +206,8 @@ uint32_t MultiplyPair(uint32_t a, uint32_t b) {
   };
   return product(a, b) | product(a >> 16, b >> 16) << 16;
 }
-// Towards zero, with the last bit set of what is not a float: rounds once to any shorter type.
+// Rounds to odd: towards zero, with the last bit set if the sum is not a float. A later rounding to
+// a shorter type is then the only one.
 inline float ToOdd(double sum, double rest) {
   const float nearest = static_cast<float>(sum);
   if (!std::isfinite(sum) || (nearest == sum && rest == 0.0)) return nearest;

@@ -168,7 +168,8 @@ TLM_DEVICE float ElementOf(const StripFormat& format, int q, const StepScale& sc
 // upper bits are a constant exponent: 2^15 + q or 128 + q. That takes one permutation or selection
 // and usually no shift. Then:
 //
-//   kPacked    in bfloat16, two at once: subtract 128 + zero, which is exact; multiply by the last 3
+//   kPacked    in bfloat16, two at once: subtract 128 + zero, which is exact; multiply by the last
+//   3
 //              of the scale's 11 significant bits, which is exact; add the product with its first 8
 //              bits, which rounds the exact product once. In float32 that product is exact, too
 //   kFused     one multiply-add, (base + q) * scale - (base + zero) * scale. The subtrahend is

@@ -54,7 +54,8 @@ struct MmaShape {
   static constexpr int kFragments = kRowTiles * kTokenTiles <= 4 ? 2 : 1;
 
   static_assert(kRows % kPassRows == 0 && kTokens % kPassRows == 0 && kStageK % 32 == 0);
-  static_assert(kWeightPasses * kPassRows % 8 == 0);  // the swizzle continues from weights to tokens
+  static_assert(kWeightPasses * kPassRows % 8 ==
+                0);  // the swizzle continues from weights to tokens
   static_assert(kRowTiles * kTileShape.warps_along_rows * kMmaRows == kRows);
   static_assert(kTokenTiles * kTileShape.warps_along_tokens() * kMmaTokens == kTokens);
 

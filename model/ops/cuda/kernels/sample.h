@@ -5,7 +5,8 @@
 // returns at once.
 //   scan    thread blocks of kSampleChunk logits: adjusts logits, finds the best token, completes
 //           greedy jobs
-//   noise   the same grid: argmax of logit / temperature + Gumbel noise; completes plain jobs. Reads
+//   noise   the same grid: argmax of logit / temperature + Gumbel noise; completes plain jobs.
+//   Reads
 //           only chunks whose best token is close enough to the best of all for noise to lift it
 //   finish  one thread block per job: truncation by histograms of fixed-point probabilities; scores
 // Bytes: scan reads jobs * vocab_size * 4, and writes as much if logits are adjusted. noise reads

@@ -12,7 +12,8 @@ namespace tlm {
 // A chunk's logits, and which of its tokens are removed.
 struct AdjustMemory {
   float logits[kSampleChunk];
-  uint32_t removed[kSampleChunk / 32];  // one bit per token; in PenaliseChunk: the ids of record.draft
+  uint32_t
+      removed[kSampleChunk / 32];  // one bit per token; in PenaliseChunk: the ids of record.draft
   uint32_t pending_seen;
 };
 
