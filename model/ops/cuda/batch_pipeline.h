@@ -122,7 +122,7 @@ class BatchPipeline {
   UploadPlaces places_;                  // of step_
   std::deque<Running> ended_;            // oldest first
   std::vector<int32_t> sampled_before_;  // by the last awaited batch
-  std::vector<float> host_logits_;       // where rows of host jobs lie among those asked for
+  std::vector<float> host_logits_;       // the batch's own rows, without those of host jobs
 };
 
 }  // namespace tlm

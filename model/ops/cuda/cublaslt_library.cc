@@ -24,7 +24,7 @@ constexpr uint32_t kMatrixAlignment = 16;  // bytes, of every matrix
 constexpr float kOne = 1.0f;
 constexpr float kZero = 0.0f;
 
-// Whether the library took nothing upon itself, as opposed to the device having failed.
+// Whether the call failed without any work on the device, as opposed to a failed device.
 bool Refused(int status) {
   return status != cublaslt::kSuccess && status != cublaslt::kExecutionFailed &&
          status != cublaslt::kInternalError;
@@ -45,8 +45,8 @@ int TypeOf(DType dtype) {
 // One of the library's descriptors.
 using Descriptor = std::unique_ptr<void, int (*)(void*)>;
 
-// The library counts columns first: out^T [n, m] = w^T' [n, k] x^T [k, m], w being [k, n] to it and
-// taken transposed. Rows of x and of out are its columns, so that any number of them is aligned.
+// The library is column-major: it computes out^T [n, m] = w^T' [n, k] x^T [k, m], where w is [k, n]
+// to it and is transposed. Rows of x and of out are its columns, so any number of them is aligned.
 struct Layouts {
   Descriptor w, x, out;
 };
@@ -71,7 +71,7 @@ class CublasLtLibrary : public GemmLibrary {
                    int64_t out_stride, cudaStream_t stream) override;
 
  private:
-  // Rows are bucketed; an algorithm for each bucket that has one.
+  // One algorithm per bucket of row counts; none: own kernels.
   struct Plan {
     LibraryGemm gemm;
     Layouts layouts;
@@ -88,7 +88,7 @@ class CublasLtLibrary : public GemmLibrary {
   absl::StatusOr<Descriptor> NewLayout(int type, int64_t rows, int64_t columns,
                                        int64_t stride) const;
   absl::StatusOr<Layouts> NewLayouts(const LibraryGemm& gemm, const GemmProbe& probe) const;
-  // Of x and out.
+  // For x and out.
   absl::Status SetRows(const Layouts& layouts, int64_t m, int64_t x_stride,
                        int64_t out_stride) const;
   template <typename T>
@@ -102,18 +102,17 @@ class CublasLtLibrary : public GemmLibrary {
   // kernels.
   absl::StatusOr<std::optional<Algorithm>> ChooseForBucket(const Plan& plan, const GemmProbe& probe,
                                                            int64_t above, int64_t most);
-  // Queues the probe's product. UNIMPLEMENTED if the algorithm cannot run it and the device is as
-  // well as before.
+  // Queues the probe's product. UNIMPLEMENTED: the algorithm cannot run it, and the device has not
+  // failed.
   absl::Status Try(const Plan& plan, const GemmProbe& probe, const Algorithm& algorithm, int64_t m);
   int Launch(const Layouts& layouts, const Algorithm& algorithm, const void* x, const void* w,
              void* out, cudaStream_t stream) const;
-  // After a Launch that failed, as the library tells a launch that was refused and a device that
-  // has failed by the same numbers: the device's error, if it has one. Not while `stream` is
-  // captured.
+  // Call after a failed Launch: the library uses the same status for a refused launch and for a
+  // failed device. Returns the device's error, if it has one. Not while `stream` is captured.
   absl::Status CheckDevice(cudaStream_t stream);
-  // Leaves the bucket of m rows to the own kernels, since Launch answered `status`. UNIMPLEMENTED
-  // if the device is as well as before; while `stream` is captured, INTERNAL: what the library has
-  // put into the recording is not to be run.
+  // Gives the bucket of m rows to the own kernels, because Launch returned `status`. UNIMPLEMENTED
+  // if the device is well. INTERNAL while `stream` is captured: the graph may contain part of the
+  // library's work and must not be run.
   absl::Status GiveUp(Plan& plan, int64_t m, int status, cudaStream_t stream);
 
   CudaDevice& device_;
@@ -198,7 +197,7 @@ T CublasLtLibrary::ConfigOf(const Algorithm& algorithm, int attribute, T otherwi
 
 GemmAlgorithm CublasLtLibrary::Describe(const HeuristicResult& result) const {
   const Algorithm& algorithm = result.algorithm;
-  // What cannot be read counts as a split: such an algorithm is left alone.
+  // An attribute that cannot be read counts as split-K, so the algorithm is not used.
   return {.id = ConfigOf<int32_t>(algorithm, cublaslt::kConfigId, -1),
           .stages = ConfigOf<uint32_t>(algorithm, cublaslt::kConfigStages, 0),
           .split_k = ConfigOf<int32_t>(algorithm, cublaslt::kConfigSplitK, 2),
@@ -265,8 +264,8 @@ absl::StatusOr<std::vector<Algorithm>> CublasLtLibrary::Candidates(const Plan& p
   const int status = api_.MatmulAlgoGetHeuristic(
       handle_, product_.get(), layouts.w.get(), layouts.x.get(), layouts.out.get(),
       layouts.out.get(), preference_.get(), kAsked, results.data(), &found);
-  // Nothing for this shape is an answer, not an error, and so is whatever else goes wrong here:
-  // nothing has been asked of the device.
+  // No algorithm for this shape is a result, not an error. Neither is any other failure here,
+  // because nothing has been launched yet.
   if (status != cublaslt::kSuccess) return std::vector<Algorithm>();
 
   std::vector<Algorithm> usable;
@@ -295,7 +294,7 @@ absl::Status CublasLtLibrary::Try(const Plan& plan, const GemmProbe& probe,
 }
 
 absl::Status CublasLtLibrary::CheckDevice(cudaStream_t stream) {
-  // A failed device says so in every later call.
+  // A failed device returns its error from every later call, too.
   TLM_RETURN_IF_ERROR(device_.Check(cudaStreamSynchronize(stream), "cudaStreamSynchronize"));
   cudaGetLastError();
   return absl::OkStatus();
@@ -361,7 +360,7 @@ absl::StatusOr<std::unique_ptr<GemmLibrary>> MakeCublasLtLibraryFrom(
   for (const std::string& file : files) {
     absl::StatusOr<std::unique_ptr<GemmLibrary>> library = MakeLibrary(device, file);
     if (library.ok()) return library;
-    // A call that failed there leaves its error for the next one that asks.
+    // A failed call inside the library leaves its error for the next cudaGetLastError: clear it.
     cudaGetLastError();
     if (!reasons.empty()) reasons += "; ";
     reasons += std::string(library.status().message());
