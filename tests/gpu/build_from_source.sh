@@ -27,4 +27,5 @@ cmake -S "$source_dir" -B "$build_dir" "${options[@]}"
 targets=(tlm_cuda ceilings microbench mma_canon cuda_kernels_test
          unit_model_ops_{ops,row_ops,attention,batch}_test golden_determinism_cuda_test
          engine_bench ops_bench weights_loss)
+[[ " ${options[*]} " == *" -DTLM_RPC=OFF "* ]] || targets+=(tlm-server tlm serve_bench)
 cmake --build "$build_dir" --parallel "$(nproc)" --target "${targets[@]}"

@@ -47,6 +47,7 @@ class Stage:
     program: str
     arguments: list
     kind: str = "correctness"
+    packages: tuple = ()  # that a "python" stage imports and not every machine has
 
     @property
     def is_gtest(self):
@@ -83,8 +84,9 @@ def all_stages(out, scratch):
                      ["--backend=cuda", f"--preset={preset}", "--long_depth=0", "--repetitions=3",
                       *flags, f"--json={out}/{name}.json"], "speed")
 
-    def script(name, seconds, path, *flags, kind="speed"):
-        return Stage(name, seconds, "python", [str(HERE / path), *flags], kind)
+    def script(name, seconds, path, *flags, kind="speed", packages=()):
+        return Stage(name, seconds, "python", [str(HERE / path), *flags], kind, packages)
+    torch, transformers = ("torch",), ("numpy", "torch", "transformers")
     decode = ("--depths=1024", "--decode=64")
     requests = ("--prompts=", "--decode=0", "--requests=256", "--request_prompt=1024",
                 "--request_output=1024")
@@ -119,7 +121,7 @@ def all_stages(out, scratch):
         script("server", 60, "server_check.py", kind="correctness"),
         script("losses", 60, "losses.py", f"--json={out}/losses.json", kind="correctness"),
         script("parity", 120, "../peers/parity/compare.py", "--backend=cuda", "--rounds=1", "qwen3",
-               "llama", "gpt2", kind="correctness"),
+               "llama", "gpt2", kind="correctness", packages=transformers),
         # The slowest.
         *(script(tool, 120, "sanitize.py", tool, f"--scratch={scratch}", kind="correctness")
           for tool in ("memcheck", "racecheck")),
@@ -144,11 +146,12 @@ def all_stages(out, scratch):
         script("rpc", 90, "rpc_cost.py", f"--json={out}/rpc.json"),
         script("serve-8b", 90, "serve_load.py", f"--json={out}/serve-8b.json"),
         # Others, on the same card.
-        script("peer-graph", 60, "peers/torch_graph.py", f"--json={out}/peer-graph.json"),
+        script("peer-graph", 60, "peers/torch_graph.py", f"--json={out}/peer-graph.json",
+               packages=torch),
         script("peer-static", 90, "peers/hf_static.py", "--batch", "1",
-               f"--json={out}/peer-static.json"),
+               f"--json={out}/peer-static.json", packages=transformers),
         script("peer-continuous", 120, "peers/hf_continuous.py",
-               f"--json={out}/peer-continuous.json"),
+               f"--json={out}/peer-continuous.json", packages=transformers),
         # Near the end of a card's memory.
         engine("engine-14b-int4-fp8", 120, "qwen3-14b", int4, fp8, "--prompts=1024",
                "--sequences=1,64", *decode),
@@ -219,9 +222,10 @@ class Run:
         print(f"\n=== {stage.name}", flush=True)
         path = self.python if stage.program == "python" else self.program(
             "engine_bench" if stage.program == "switches" else stage.program)
-        if path is None or self.left() < min(LEAST_SECONDS, stage.seconds):
-            print("skipped: " + (f"{stage.program} is not here" if path is None
-                                 else "no time is left"))
+        lacking = missing_packages(path, stage.packages)
+        if path is None or lacking or self.left() < min(LEAST_SECONDS, stage.seconds):
+            print("skipped: " + (f"{stage.program} is not here" if path is None else
+                                 f"{path} has no {lacking}" if lacking else "no time is left"))
             self.note(stage.name, "skipped", 0, stage.kind)
             return
         begin, status = time.monotonic(), "cut"
@@ -352,6 +356,16 @@ def ask(command):
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(1)
         return None, ""
+
+
+def missing_packages(python, packages):
+    """Those that an interpreter cannot import, joined; they are not imported."""
+    if not packages:
+        return ""
+    find = ("import importlib.util as u, sys; "
+            "print(*(name for name in sys.argv[1:] if u.find_spec(name) is None))")
+    status, text = ask([python, "-c", find, *packages])
+    return text.strip() if status == 0 else "python"
 
 
 class Both:

@@ -157,6 +157,14 @@ class StageTest(FakePrograms):
         self.assertIn("missing is not here", printed)
         self.assertFalse(self.session.good())
 
+    def test_packages_that_an_interpreter_lacks_are_no_failure(self):
+        def stage(name, *packages):
+            return run.Stage(name, 1, "python", ["-c", "pass"], packages=packages)
+        printed = self.stage(stage("there", "json"), stage("lacking", "json", "no_such", "nor_this"))
+        self.assertEqual(self.statuses(), {"there": "passed", "lacking": "skipped"})
+        self.assertIn("has no no_such nor_this\n", printed)
+        self.assertTrue(self.session.good())
+
     def test_what_a_stage_has_started_ends_with_it(self):
         self.fake("parent", f"#!/bin/sh\nsleep 60 &\necho $! >{self.folder}/child\nwait\n")
         self.stage(run.Stage("parent", 1, "parent", []))

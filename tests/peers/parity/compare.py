@@ -37,7 +37,12 @@ from server_process import ServerProcess  # noqa: E402
 
 transformers.utils.logging.disable_progress_bar()
 
-BIN_DIR = pathlib.Path(os.environ["TLM_BIN_DIR"])
+BIN_DIR = pathlib.Path(os.environ["TLM_BIN_DIR"])  # a build's bin, or the build
+if not (BIN_DIR / "tlm-server").exists():
+    BIN_DIR /= "bin"
+    if not (BIN_DIR / "tlm-server").exists():
+        print(f"skipped: tlm-server is not in {BIN_DIR.parent}")
+        sys.exit(77)
 CONTEXT = 600
 NEW_TOKENS = 24
 
