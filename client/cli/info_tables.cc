@@ -375,6 +375,10 @@ void PrintModelSummary(const v1::ModelInfoResponse& info, std::ostream& out) {
   add("device", Printable(identity.device_name()));
   if (!identity.device_uuid().empty()) add("GPU", Printable(identity.device_uuid()));
   add("fingerprint", Printable(info.determinism().fingerprint()));
+  if (info.determinism().guarantee() == v1::DETERMINISM_GUARANTEE_NONE) {
+    const std::string& reason = info.determinism().reason();
+    add("determinism", reason.empty() ? "none" : "none: " + Printable(reason));
+  }
   table.Print(out);
 }
 

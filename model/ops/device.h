@@ -30,9 +30,9 @@ struct DeviceInfo {
   size_t total_bytes = 0;  // memory of the device
   size_t free_bytes = 0;   // free when it was opened; 0 if host_addressable
   bool host_addressable = false;
-  // Whether results are independent of the rest of the batch and of the division of sequences into
-  // batches, as model/ops/ops.h requires. False only for a backend that cannot guarantee it.
-  bool batch_invariant = true;
+  // What makes results depend on the rest of the batch or on the division of sequences into
+  // batches, in words. Empty: nothing does, as model/ops/ops.h requires.
+  std::string invariance_fault;
 };
 
 // How steps were run; all but `ahead` count since the device was opened.

@@ -291,7 +291,7 @@ absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options) {
   served.backend = device.info().backend;
   served.device_name = device.info().name;
   served.device_uuid = device.info().uuid;
-  served.batch_invariant = device.info().batch_invariant;
+  served.invariance_fault = device.info().invariance_fault;
   if (const std::string report = loaded.ops->Report(); !report.empty()) {
     loaded.backend_reason += "; " + report;
   }

@@ -85,7 +85,7 @@ struct ServedModel {
   std::string backend;
   std::string device_name;
   std::string device_uuid;            // empty on a CPU
-  bool batch_invariant = true;        // tokens do not depend on other requests or on scheduling
+  std::string invariance_fault;       // why tokens depend on other requests; empty: they do not
   std::vector<TensorRecord> tensors;  // by name
   ServedMemory memory;
   std::optional<KvEventAddress> kv_events;

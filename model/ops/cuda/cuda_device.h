@@ -61,10 +61,10 @@ class CudaDevice : public Device {
 
   const DeviceInfo& info() const override { return info_; }
   const CudaProperties& properties() const { return properties_; }
-  // What a check of the arithmetic has found: info().arithmetic_probe, and info().batch_invariant
+  // What a check of the arithmetic has found: info().arithmetic_probe, and info().invariance_fault
   // for the model to come.
   void SetArithmeticProbe(std::string probe) { info_.arithmetic_probe = std::move(probe); }
-  void SetBatchInvariant(bool holds) { info_.batch_invariant = holds; }
+  void SetInvarianceFault(std::string fault) { info_.invariance_fault = std::move(fault); }
 
   absl::StatusOr<Buffer> Allocate(size_t bytes, MemoryPurpose purpose) override;
   // Pinned host memory, page-aligned. Not counted in AllocatedBytes().

@@ -120,7 +120,7 @@ absl::Status CudaOps::CheckArithmeticOf(const ModelShape& shape, DType activatio
   if (question == asked_) return absl::OkStatus();
   TLM_ASSIGN_OR_RETURN(arithmetic_, CheckArithmetic(*device_, question));
   asked_ = question;
-  device_->SetBatchInvariant(arithmetic_.fault.empty());
+  device_->SetInvarianceFault(arithmetic_.fault);
   // Neither the library nor its version: what it computes has shown the bits of the own kernels.
   device_->SetArithmeticProbe(arithmetic_.probe);
   return absl::OkStatus();

@@ -137,8 +137,9 @@ void FillCapabilities(const ServedModel& model, v1::CapabilitiesInfo& capabiliti
 
 void FillDeterminism(const ServedModel& model, v1::DeterminismInfo& determinism) {
   determinism.set_fingerprint(model.fingerprint);
-  if (!model.batch_invariant) {
+  if (!model.invariance_fault.empty()) {
     determinism.set_guarantee(v1::DETERMINISM_GUARANTEE_NONE);
+    determinism.set_reason(model.invariance_fault);
     return;
   }
   determinism.set_guarantee(v1::DETERMINISM_GUARANTEE_SAME_BUILD_AND_DEVICE);

@@ -22,11 +22,11 @@ UUID = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
 TOLERANCE = 0.25
 
 
-def emulated(*flags, server=TlmServer, libraries=("driver",)):
+def emulated(*flags, server=TlmServer, libraries=("driver",), **environment):
     """A server on the emulated GPU; the library with the driver's name lets it look for one."""
+    environment["LD_LIBRARY_PATH"] = ":".join(str(MODULES / name) for name in libraries)
     return server("--backend=cuda", f"--cuda_module={MODULES / 'libtlm_cuda_emulated.so'}",
-                  "--max_running_requests=4", *flags,
-                  environment={"LD_LIBRARY_PATH": ":".join(str(MODULES / name) for name in libraries)})
+                  "--max_running_requests=4", *flags, environment=environment)
 
 
 def logits(server, ids=None):
@@ -98,6 +98,17 @@ class CudaTest(unittest.TestCase):
                  for server in (self.cuda, self.cpu)]
         self.assertNotEqual(*(info.determinism.fingerprint for info in infos))
         self.assertEqual(*(info.identity.weights_sha256 for info in infos))
+
+    def test_tensor_cores_with_a_defect_cost_the_guarantee(self):
+        with emulated(TLM_EMULATED_DEFECT="1") as server:
+            found = server.model.ModelInfo(model_info_pb2.ModelInfoRequest()).determinism
+            self.assertEqual(found.guarantee, model_info_pb2.DETERMINISM_GUARANTEE_NONE)
+            self.assertIn("products differ with their place in a tile", found.reason)
+            self.assertIn(f"the rest of the batch ({found.reason})", server.log())
+            self.assertEqual(len(tokens(server, seed=1, max_new_tokens=2)), 2)
+        sound = self.cuda.model.ModelInfo(model_info_pb2.ModelInfoRequest()).determinism
+        self.assertEqual((sound.guarantee, sound.reason),
+                         (model_info_pb2.DETERMINISM_GUARANTEE_SAME_BUILD_AND_DEVICE, ""))
 
     def test_memory_parts_sum_to_the_total(self):
         tokens(self.cuda, seed=1, max_new_tokens=2)

@@ -298,6 +298,7 @@ class DeterminismInfo:
     fingerprint: str
     guarantee: DeterminismGuarantee
     scope: tuple[DeterminismScope, ...]
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

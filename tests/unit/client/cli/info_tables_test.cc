@@ -67,6 +67,18 @@ TEST(InfoSummaryTest, IsShortAndSaysWhatThereIs) {
   EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 20);
 }
 
+TEST(InfoSummaryTest, SaysWhyNothingIsGuaranteed) {
+  v1::ModelInfoResponse info;
+  info.mutable_identity();
+  v1::DeterminismInfo& determinism = *info.mutable_determinism();
+  determinism.set_guarantee(v1::DETERMINISM_GUARANTEE_SAME_BUILD_AND_DEVICE);
+  EXPECT_THAT(Summary(info), Not(HasSubstr("determinism")));
+  determinism.set_guarantee(v1::DETERMINISM_GUARANTEE_NONE);
+  EXPECT_THAT(Summary(info), HasSubstr("determinism  none\n"));
+  determinism.set_reason("tiles\x1b[2J differ");
+  EXPECT_THAT(Summary(info), HasSubstr("determinism  none: tiles\\x1b[2J differ\n"));
+}
+
 TEST(InfoTablesTest, PrintsEveryGroupThereIs) {
   EXPECT_EQ(Print({}), "");
   v1::ModelInfoResponse info;

@@ -21,6 +21,7 @@ namespace {
 using simt::MmaUnit;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 // A model whose attention is on the tensor cores too.
 ArithmeticQuestion QuestionOf(DType activations, int64_t head_dim = 64, bool fp8_cache = false) {
@@ -222,12 +223,14 @@ TEST_F(ArithmeticCheckTest, OnlyModelsOfTheTypeThatDiffersLoseTheGuarantee) {
   for (const auto& [dtype, holds] : {std::pair{DType::kBF16, true}, std::pair{DType::kF16, false},
                                      std::pair{DType::kF32, true}}) {
     ASSERT_THAT(ops->Reserve(kLimits, kShape, dtype), IsOk());
-    EXPECT_EQ(ops->device().info().batch_invariant, holds) << DTypeName(dtype);
+    const std::string& fault = ops->device().info().invariance_fault;
     const auto names_it =
         HasSubstr("results may depend on the rest of the batch (zero times 8 beside");
     if (holds) {
+      EXPECT_EQ(fault, "") << DTypeName(dtype);
       EXPECT_THAT(ops->Report(), Not(names_it));
     } else {
+      EXPECT_THAT(fault, StartsWith("zero times 8 beside"));
       EXPECT_THAT(ops->Report(), names_it);
     }
     ops->Release();
@@ -241,7 +244,7 @@ TEST_F(ArithmeticCheckTest, AnUnknownTensorCoreIsReported) {
     ConfigureDevice({.mma = MmaUnit{known ? 25 : 26, 16}});
     const std::unique_ptr<CudaOps> ops = CudaOps::Create({}, nullptr).value();
     ASSERT_THAT(ops->Reserve(kLimits, kShape, DType::kBF16), IsOk());
-    EXPECT_TRUE(ops->device().info().batch_invariant);
+    EXPECT_EQ(ops->device().info().invariance_fault, "");
     EXPECT_EQ(::testing::Matches(names_it)(ops->Report()), !known);
   }
 }

@@ -69,9 +69,9 @@ TEST_F(CudaDeviceTest, TellsWhatItIs) {
   EXPECT_EQ(device->properties().multiprocessors, 4);
   EXPECT_EQ(device->properties().shared_bytes_per_block, 227u << 10);
   EXPECT_EQ(device->info().total_bytes, size_t{256} << 20);
-  EXPECT_TRUE(device->info().batch_invariant);
-  device->SetBatchInvariant(false);
-  EXPECT_FALSE(device->info().batch_invariant);
+  EXPECT_EQ(device->info().invariance_fault, "");
+  device->SetInvarianceFault("tiles differ");
+  EXPECT_EQ(device->info().invariance_fault, "tiles differ");
   device->SetArithmeticProbe("f00d");
   EXPECT_EQ(device->info().arithmetic_probe, "f00d");
 }

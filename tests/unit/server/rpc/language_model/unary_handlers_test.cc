@@ -267,14 +267,16 @@ TEST_F(UnaryHandlersTest, ModelInfoStatesTheGuaranteeAndItsScope) {
               ElementsAre(v1::DETERMINISM_SCOPE_BATCH, v1::DETERMINISM_SCOPE_CHUNKING,
                           v1::DETERMINISM_SCOPE_PREFIX_CACHE, v1::DETERMINISM_SCOPE_PREEMPTION,
                           v1::DETERMINISM_SCOPE_REPLICA));
+  EXPECT_EQ(determinism.reason(), "");
   EXPECT_TRUE(response.capabilities().resume());
 }
 
 TEST_F(UnaryHandlersTest, ModelInfoGuaranteesNothingWhereTheDeviceCannot) {
-  model_.batch_invariant = false;
+  model_.invariance_fault = "tiles differ";
   v1::ModelInfoResponse response;
   ASSERT_TRUE(stub_->ModelInfo(&context_, v1::ModelInfoRequest(), &response).ok());
   EXPECT_EQ(response.determinism().guarantee(), v1::DETERMINISM_GUARANTEE_NONE);
+  EXPECT_EQ(response.determinism().reason(), "tiles differ");
   EXPECT_TRUE(response.determinism().scope().empty());
 }
 
