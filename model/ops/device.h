@@ -42,6 +42,8 @@ struct RunCounts {
   int64_t replayed = 0;
   int64_t direct = 0;   // with a key, and not recorded
   int64_t dropped = 0;  // recordings that made room for others
+  // Ranges of row counts of a product that a library failed to compute, and is not asked for again.
+  int64_t library_failures = 0;
 };
 
 // Copies and everything queued by Ops happen in the order of the calls. Not thread-safe: one thread

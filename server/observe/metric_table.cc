@@ -118,6 +118,9 @@ constexpr MetricSpec kMetrics[] = {
     {"tlm_model_graphs_total", kCounter, "event",
      "CUDA graphs: recorded ahead, before the server was ready, or dropped to make room for "
      "others."},
+    {"tlm_model_library_failures_total", kCounter, "",
+     "Ranges of row counts of a matrix product that cuBLASLt failed to compute: own kernels, with "
+     "the same results, compute them since."},
     {"tlm_engine_failed_steps", kGauge, "", "Engine steps that failed since the last success."},
     {"tlm_engine_last_progress_age_seconds", kGauge, "",
      "Time since the end of the last step; 0 while the engine is idle."},

@@ -91,6 +91,7 @@ void ScrapedSamples::AddEngine(const EngineStats& engine, std::string_view model
   Add("tlm_model_steps_total", count(runs.direct), {"direct"});
   Add("tlm_model_graphs_total", count(runs.ahead), {"ahead"});
   Add("tlm_model_graphs_total", count(runs.dropped), {"dropped"});
+  Add("tlm_model_library_failures_total", count(runs.library_failures));
   Add("tlm_engine_failed_steps", count(engine.consecutive_faults));
   Add("tlm_engine_last_progress_age_seconds", absl::ToDoubleSeconds(age));
   Add("tlm_sequences_parked", count(engine.parked_requests));

@@ -65,7 +65,7 @@ class CublasLtLibrary : public GemmLibrary {
   absl::Status Open();
 
   std::string version() const override { return CublasLtVersion(api_); }
-  Failures failures() const override { return failures_; }
+  std::string last_failure() const override { return last_failure_; }
   absl::StatusOr<int> Prepare(const LibraryGemm& gemm, const GemmProbe& probe) override;
   absl::Status Run(int plan, const void* x, int64_t x_stride, int64_t m, const void* w, void* out,
                    int64_t out_stride, cudaStream_t stream) override;
@@ -121,7 +121,7 @@ class CublasLtLibrary : public GemmLibrary {
   Descriptor product_;     // one for all products
   Descriptor preference_;  // for all searches
   std::vector<Plan> plans_;
-  Failures failures_;
+  std::string last_failure_;
 };
 
 absl::Status CublasLtLibrary::Check(int status, std::string_view call) const {
@@ -302,15 +302,15 @@ absl::Status CublasLtLibrary::CheckDevice(cudaStream_t stream) {
 
 absl::Status CublasLtLibrary::GiveUp(Plan& plan, int64_t m, int status, cudaStream_t stream) {
   plan.algorithms[BucketOf(plan.buckets, m)].reset();
-  ++failures_.count;
-  failures_.last = fmt::format("{} rows of a product [{}, {}]: {}", m, plan.gemm.n, plan.gemm.k,
-                               api_.GetStatusString(status));
+  device_.CountLibraryFailure();
+  last_failure_ = fmt::format("{} rows of a product [{}, {}]: {}", m, plan.gemm.n, plan.gemm.k,
+                              api_.GetStatusString(status));
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   TLM_RETURN_IF_ERROR(
       device_.Check(cudaStreamIsCapturing(stream, &capture), "cudaStreamIsCapturing"));
   if (capture != cudaStreamCaptureStatusNone) return Check(status, "Matmul");
   TLM_RETURN_IF_ERROR(CheckDevice(stream));
-  return Unimplemented("cuBLASLt failed: {}", failures_.last);
+  return Unimplemented("cuBLASLt failed: {}", last_failure_);
 }
 
 int CublasLtLibrary::Launch(const Layouts& layouts, const Algorithm& algorithm, const void* x,

@@ -95,6 +95,7 @@ class CudaDevice : public Device {
   // about to be freed, or keys will mean something else.
   absl::Status DropGraphs();
   RunCounts run_counts() const override { return run_counts_; }
+  void CountLibraryFailure() { ++run_counts_.library_failures; }
   const GraphFailures& graph_failures() const { return graph_failures_; }
   // Time spent in RecordAhead since DropGraphs.
   absl::Duration ahead_time() const { return ahead_.time; }

@@ -284,11 +284,9 @@ std::string CudaOps::Report() const {
   if (failures.count > 0) {
     report += fmt::format(", {} not recorded ({})", failures.count, failures.last);
   }
-  const GemmLibrary::Failures failed =
-      library_ == nullptr ? GemmLibrary::Failures{} : library_->failures();
-  if (failed.count > 0) {
+  if (runs.library_failures > 0) {
     report += fmt::format("; {} failed {} times, own kernels since ({})", library_->version(),
-                          failed.count, failed.last);
+                          runs.library_failures, library_->last_failure());
   }
   if (!arithmetic_.fault.empty()) {
     report += fmt::format("; results may depend on the rest of the batch ({})", arithmetic_.fault);

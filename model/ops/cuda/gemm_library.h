@@ -74,12 +74,8 @@ class GemmLibrary {
   virtual absl::Status Run(int plan, const void* x, int64_t x_stride, int64_t m, const void* w,
                            void* out, int64_t out_stride, cudaStream_t stream) = 0;
 
-  // Buckets that Run has left to the own kernels because the library failed, and the last reason.
-  struct Failures {
-    int64_t count = 0;
-    std::string last;
-  };
-  virtual Failures failures() const { return {}; }
+  // Why Run has last left a bucket to the own kernels; the device counts them. Empty: for none.
+  virtual std::string last_failure() const { return ""; }
 };
 
 }  // namespace tlm

@@ -164,13 +164,19 @@ TEST_F(MetricsTest, AnIdleEngineMakesNoProgressAndNeedsNone) {
 TEST_F(MetricsTest, TellsHowStepsWereRun) {
   SetModel();
   EngineStats stats;
-  stats.model_runs = {.ahead = 102, .recorded = 3, .replayed = 50, .direct = 4, .dropped = 1};
+  stats.model_runs = {.ahead = 102,
+                      .recorded = 3,
+                      .replayed = 50,
+                      .direct = 4,
+                      .dropped = 1,
+                      .library_failures = 5};
   metrics_.SetEngineStats([&stats] { return stats; });
   EXPECT_EQ(Sample(R"(tlm_model_steps_total{run="replayed"})"), "50");
   EXPECT_EQ(Sample(R"(tlm_model_steps_total{run="recorded"})"), "3");
   EXPECT_EQ(Sample(R"(tlm_model_steps_total{run="direct"})"), "4");
   EXPECT_EQ(Sample(R"(tlm_model_graphs_total{event="ahead"})"), "102");
   EXPECT_EQ(Sample(R"(tlm_model_graphs_total{event="dropped"})"), "1");
+  EXPECT_EQ(Sample("tlm_model_library_failures_total"), "5");
 }
 
 TEST_F(MetricsTest, CountsCallsBeforeThereIsAModel) {

@@ -181,7 +181,7 @@ TEST_F(CublasLtLibraryTest, ProductsHaveTheBitsOfOwnKernels) {
   calls_.clear();
   for (const int64_t m : {100, 100, 200}) EXPECT_EQ(product(gemm, m), product(own, m)) << m;
   EXPECT_LE(calls_.size(), 2u);
-  EXPECT_EQ(library->failures().count, static_cast<int64_t>(calls_.size()));
+  EXPECT_EQ(device_->run_counts().library_failures, static_cast<int64_t>(calls_.size()));
 }
 
 // Milliseconds of an algorithm, or a negative number where its bits differ, for few and many rows.
@@ -345,8 +345,8 @@ TEST_F(CublasLtChoiceTest, WhatFailsLaterIsTheOwnKernelsFromThenOn) {
     EXPECT_TRUE(calls_.empty());
     EXPECT_EQ(ComputedBy(plan, 50), 0);  // of a bucket that has not failed
   }
-  EXPECT_EQ(library_->failures().count, 2);
-  EXPECT_THAT(library_->failures().last, HasSubstr("20 rows"));
+  EXPECT_EQ(device_->run_counts().library_failures, 2);
+  EXPECT_THAT(library_->last_failure(), HasSubstr("20 rows"));
   EXPECT_THAT(device_->fault(), IsOk());
 }
 
