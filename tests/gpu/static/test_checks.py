@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The checks must find what they are there to find."""
 
+import dataclasses
 import pathlib
 import struct
 import tempfile
@@ -210,6 +211,17 @@ class PtxTest(unittest.TestCase):
             for architecture in device_code.VIRTUAL_ARCHITECTURES:
                 self.assertEqual(self.complaints(text, architecture=architecture) != [],
                                  architecture != "compute_80", architecture)
+
+    def test_blocks_of_attention_without_work_may_end_at_once(self):
+        def complaints(text, kernel="AttendMma<Bf16,64>"):
+            parsed, = device_code.parse_ptx(text, "embed.cu", "compute_90a")
+            return "".join(ptx.complaints([dataclasses.replace(parsed, kernel=kernel)], []))
+        leaving = self.insert("griddepcontrol.wait;", "@!%p1 ret")
+        self.assertEqual(complaints(leaving), "")
+        self.assertIn("does not wait", complaints(leaving, "Embed"))
+        self.assertIn("does not wait", complaints(leaving.replace("griddepcontrol.wait;", "")))
+        self.assertIn("before the wait", complaints(
+            self.insert("griddepcontrol.wait;", "st.global.u32 [%rd1], %r1")))
 
     def test_a_store_before_waiting_is_found(self):
         for line in ("st.global.u32 [%rd1], %r1", "st.volatile.global.u32 [%rd1], %r1",

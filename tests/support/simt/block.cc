@@ -144,7 +144,7 @@ void Block::Begin(const Kernel& kernel, uint3 index, bool previous_ended) {
   kernel_ = &kernel;
   index_ = index;
   previous_ended_ = previous_ended;
-  lets_next_start_ = false;
+  lets_next_start_ = waited_ = never_waited_ = false;
   running_ = nullptr;
   const dim3 size = kernel.block;
   const int threads = static_cast<int>(size.x * size.y * size.z);
@@ -184,9 +184,13 @@ void Block::ThreadEntry() {
         "a thread ended with CopyAsync16 in flight: CopyAsyncCommit and CopyAsyncWait<0>");
     block.Abandon();
   }
-  if (block.kernel_->overlaps_previous && !current_thread->waited_for_previous) {
+  block.waited_ |= current_thread->waited_for_previous;
+  block.never_waited_ |= !current_thread->waited_for_previous;
+  if (block.kernel_->overlaps_previous && block.never_waited_ &&
+      (block.waited_ || block.number_ == 0)) {
     block.Complain(
-        "a thread ended without WaitForPrevious in a kernel that overlaps the one before");
+        "a thread ended without WaitForPrevious in a kernel that overlaps the one before, in the "
+        "first block or beside one that waited");
     block.Abandon();
   }
   block.StopAt(Stop::kEnded);

@@ -184,6 +184,8 @@ class Block {
   uint3 index_;
   bool previous_ended_ = true;
   bool lets_next_start_ = false;
+  bool waited_ = false;        // a thread has ended that called WaitForPrevious
+  bool never_waited_ = false;  // one that did not
   Outcome outcome_ = Outcome::kEnded;
   Thread* running_ = nullptr;  // where Run continues; null: choose a warp
   int warp_count_ = 0;

@@ -10,17 +10,17 @@
 //  - addresses of CopyAsync16, PrefetchToL2, LoadMatrices and atomics: alignment. For the first
 //    two, that all bytes are device memory; for LoadMatrices, that they are in the block's shared
 //    memory;
-//  - WaitForPrevious in every thread of a kernel launched to overlap the one before it. One of its
-//    blocks really begins before that one, so that what it touches too early changes results; and
-//    if LetNextStart allows it, one of the next kernel before both;
+//  - WaitForPrevious in every thread of a kernel launched to overlap the one before it, or in no
+//    thread of a block other than the first. One of its blocks really begins before that one, so
+//    that what it touches too early changes results; and if LetNextStart allows it, one of the next
+//    kernel before both;
 //  - asynchronous copies in flight when a thread ends;
 //  - stores just past the end of shared memory, or around cudaMalloc's memory (found when it is
 //    freed; AddressSanitizer finds them at once, and accesses beyond the last page crash);
 //  - host code that dereferences a device pointer (HostAccessIsCaught);
 //  - launches: shared memory beyond 48 KiB unless allowed for the kernel, or beyond what a block
-//  may
-//    have by the compute capability (227 KiB on 9.0), and shapes that CUDA refuses return CUDA's
-//    error;
+//    may have by the compute capability (227 KiB on 9.0), and shapes that CUDA refuses return
+//    CUDA's error;
 //  - copies to and from the device: the device's side must be within one cudaMalloc;
 //  - launches into a graph: the kernel must have been loaded since Configure, by a call that reads
 //    or sets its attributes, or by a launch outside of a capture (CUDA loads code lazily, which may

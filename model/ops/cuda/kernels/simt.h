@@ -43,9 +43,12 @@ TLM_DEVICE void SyncWarp() { __syncwarp(); }
 // Orders this thread's global accesses before its later ones, as other blocks see them.
 TLM_DEVICE void FenceDevice() { __threadfence(); }
 
-// Programmatic dependent launch. WaitForPrevious returns when everything earlier kernels of the
-// stream wrote is visible: before the first access to anything another kernel writes, and on every
-// path before a kernel ends. LetNextStart allows the next kernel's blocks to begin.
+// Programmatic dependent launch. WaitForPrevious returns when the kernel before has ended and all
+// it wrote is visible; since that one waited, too, so is what all kernels before it wrote. It comes
+// before the first access to anything another kernel writes, and before a kernel ends: in block 0,
+// and in any other block that has something to do, all threads wait. LetNextStart allows the next
+// kernel's blocks to begin when all blocks of this one have called it or ended. It may come before
+// the wait, as the next kernel waits itself.
 TLM_DEVICE void WaitForPrevious() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

@@ -142,6 +142,28 @@ TEST_F(DefectsTest, ReportsAThreadThatNeverWaitsForThePreviousKernel) {
   EXPECT_EQ(FailureOf(ReadFlag, 64, 0, {flag.data(), out.data(), 0, false, false}, false), "");
 }
 
+struct LeaveArgs {
+  bool block_1_waits;
+  uint32_t leaving_from;  // threads of the other block from here on
+};
+TLM_KERNEL Leave(const LeaveArgs args) {
+  if ((blockIdx.x == 1) != args.block_1_waits && threadIdx.x >= args.leaving_from) return;
+  WaitForPrevious();
+}
+
+// One block that waits keeps the kernel from ending before the previous one.
+TEST_F(DefectsTest, ABlockButTheFirstMayEndWithoutWaiting) {
+  EXPECT_EQ(FailureOf(Leave, 64, 0, {false, 64}, true), "");
+  EXPECT_EQ(Run(Leave, 2, 64, 0, {false, 0}, true), cudaSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  for (const LeaveArgs& args : {LeaveArgs{true, 0}, LeaveArgs{false, 32}, LeaveArgs{false, 63}}) {
+    emulated::FailureRecorder failures;
+    EXPECT_EQ(Run(Leave, 2, 64, 0, args, true), cudaSuccess);
+    cudaStreamSynchronize(stream_);
+    EXPECT_THAT(failures.messages(), ElementsAre(HasSubstr("ended without WaitForPrevious")));
+  }
+}
+
 TEST_F(DefectsTest, ReadsOldDataBeforeWaitingForThePreviousKernel) {
   for (const bool waits_first : {false, true}) {
     DeviceArray<uint32_t> flag(std::vector<uint32_t>{1}), out(64);
