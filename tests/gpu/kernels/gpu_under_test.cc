@@ -54,6 +54,7 @@ size_t DeviceAllocations() { return 0; }
 
 DeviceWatch::DeviceWatch() = default;
 void DeviceWatch::ExpectOverlap() const {}
+void DeviceWatch::ExpectNoOverlap() const {}
 void DeviceWatch::ExpectNoKernels() const {}
 uint64_t DeviceWatch::kernels() const { return 0; }
 uint64_t DeviceWatch::loaded_kernels() const { return 0; }

@@ -41,6 +41,8 @@ class DeviceWatch {
   DeviceWatch();
   // Fails the test unless a block began before the previous kernel had ended.
   void ExpectOverlap() const;
+  // Fails the test if one did.
+  void ExpectNoOverlap() const;
   // Fails the test if a kernel was run.
   void ExpectNoKernels() const;
   // The number of kernels that ran; 0 on a GPU.

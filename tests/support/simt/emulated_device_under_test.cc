@@ -29,6 +29,10 @@ void DeviceWatch::ExpectOverlap() const {
   EXPECT_GT(simt::emulated::ReadCounts().early_blocks, before_.early_blocks);
 }
 
+void DeviceWatch::ExpectNoOverlap() const {
+  EXPECT_EQ(simt::emulated::ReadCounts().early_blocks, before_.early_blocks);
+}
+
 void DeviceWatch::ExpectNoKernels() const { EXPECT_EQ(kernels(), 0u); }
 
 uint64_t DeviceWatch::kernels() const {

@@ -185,9 +185,10 @@ cudaError_t LaunchDequantise(const DequantiseArgs& args, cudaStream_t stream) {
 
 cudaError_t LaunchEmbedBlocks(const EmbedBlocksArgs& args, cudaStream_t stream) {
   if (args.tokens == 0) return cudaSuccess;
-  return Launch(EmbedBlocks,
-                {.grid = dim3(static_cast<unsigned>(args.tokens)), .block = dim3(kEmbedThreads)},
-                stream, args);
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(args.tokens)),
+                          .block = dim3(kEmbedThreads),
+                          .overlaps_previous = false};
+  return Launch(EmbedBlocks, shape, stream, args);
 }
 
 }  // namespace tlm

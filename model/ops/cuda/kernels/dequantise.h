@@ -26,7 +26,8 @@ struct DequantiseArgs {
 cudaError_t LaunchDequantise(const DequantiseArgs& args, cudaStream_t stream);
 
 // out[t] = the row that `rows` names, in float32, of the same bfloat16 values; added to out[t]
-// with `adds`. A row below 0 stands for others[-1 - row], or without `others` for row 0.
+// with `adds`. A row below 0 stands for others[-1 - row], or without `others` for row 0. May begin
+// a batch, as LaunchEmbed.
 struct EmbedBlocksArgs {
   BlockMatrixArgs table;
   const int32_t* rows = nullptr;  // [tokens]

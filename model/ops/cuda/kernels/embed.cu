@@ -62,8 +62,10 @@ cudaError_t LaunchEmbed(const EmbedArgs& args, cudaStream_t stream) {
   if (args.tokens == 0) return cudaSuccess;
   const bool wide = args.dim % kRun == 0 && IsAligned(args.tokens_table) &&
                     IsAligned(args.positions_table) && RunsAreAligned(args.out, args.out_stride);
-  return Launch(Embed, {.grid = dim3(static_cast<unsigned>(args.tokens)), .block = dim3(kThreads)},
-                stream, {.op = args, .wide = wide});
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(args.tokens)),
+                          .block = dim3(kThreads),
+                          .overlaps_previous = false};
+  return Launch(Embed, shape, stream, {.op = args, .wide = wide});
 }
 
 }  // namespace tlm

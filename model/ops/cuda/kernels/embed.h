@@ -35,6 +35,8 @@ struct EmbedArgs {
 
 // Loads the kernel; once on a device, before the first launch.
 cudaError_t LoadEmbed();
+// Begins a batch: it overlaps no kernel before it, so that all others of the batch may read what
+// earlier batches wrote before they wait.
 cudaError_t LaunchEmbed(const EmbedArgs& args, cudaStream_t stream);
 
 }  // namespace tlm

@@ -12,6 +12,7 @@
 
 #include "model/base/float16.h"
 #include "model/ops/cuda/kernels/add_norm.h"
+#include "model/ops/cuda/kernels/dequantise.h"
 #include "model/ops/cuda/kernels/embed.h"
 #include "model/ops/cuda/kernels/launch.h"
 #include "model/ops/cuda/kernels/prepare_attention.h"
@@ -319,6 +320,28 @@ TEST(EmbedKernelTest, PaddingReadsNothingBesideItsTables) {
     EXPECT_EQ(values[j], static_cast<float>(17 + j) + static_cast<float>(9 + j));
     EXPECT_EQ(values[8 + j], static_cast<float>(1 + j) + static_cast<float>(1 + j));
   }
+}
+
+TEST(EmbedKernelTest, BeginsABatchWhenTheKernelsBeforeHaveEnded) {
+  SetKernelOverlap(DeviceOverlapsKernels());
+  const OnDevice<int32_t> ids({0});
+  const DeviceWatch watch;
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  for (int i = 0; i < 2; ++i) {  // of rows without elements
+    EmbedArgs embed;
+    embed.token_ids = ids.data();
+    embed.tokens = 1;
+    ASSERT_EQ(LaunchEmbed(embed, stream), cudaSuccess);
+    EmbedBlocksArgs embed_blocks;
+    embed_blocks.rows = ids.data();
+    embed_blocks.tokens = 1;
+    ASSERT_EQ(LaunchEmbedBlocks(embed_blocks, stream), cudaSuccess);
+  }
+  ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  SetKernelOverlap(false);
+  watch.ExpectNoOverlap();
 }
 
 TEST(RowKernelsTest, EveryKernelWaitsForTheOneBefore) {
