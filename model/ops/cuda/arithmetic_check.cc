@@ -593,9 +593,11 @@ absl::Status AttentionChecker::StoreInputs(Inputs inputs) {
                                   .cache = cache_,
                                   .tokens = kKeys,
                                   .fp8 = question_.fp8_cache};
-  return device_.Check(
-      LaunchPrepareAttention(args, question_.activations, device_.compute_stream()),
-      "LaunchPrepareAttention");
+  TLM_RETURN_IF_ERROR(
+      device_.Check(LaunchPrepareAttention(args, question_.activations, device_.compute_stream()),
+                    "LaunchPrepareAttention"));
+  // So does attention what is in the cache before a batch.
+  return device_.Synchronize();
 }
 
 absl::StatusOr<Bits> AttentionChecker::Run(size_t division) {

@@ -113,13 +113,17 @@ absl::Status AttentionPlanner::FindQueryTiles(const Batch& batch, int64_t window
   tiles_.clear();
   total_tiles_ = 0;
   const int64_t tokens = batch.tokens();
+  int64_t first = 0;  // of the sequence's tokens
   for (int64_t begin = 0; begin < tokens;) {
+    if (batch.sequence_of[begin] != batch.sequence_of[first]) first = begin;
     int64_t end = begin + 1;
     while (end < tokens && batch.sequence_of[end] == batch.sequence_of[begin] &&
            batch.positions[end] == batch.positions[end - 1] + 1) {
       ++end;
     }
-    if (batch.positions[begin] >= 0) TLM_RETURN_IF_ERROR(AddRun(batch, begin, end, window));
+    if (batch.positions[begin] >= 0) {
+      TLM_RETURN_IF_ERROR(AddRun(batch, {.first = first, .begin = begin, .end = end}, window));
+    }
     begin = end;
   }
   const int64_t items = static_cast<int64_t>(tiles_.size()) * kv_heads_;
@@ -131,19 +135,19 @@ absl::Status AttentionPlanner::FindQueryTiles(const Batch& batch, int64_t window
   return absl::OkStatus();
 }
 
-absl::Status AttentionPlanner::AddRun(const Batch& batch, int64_t begin, int64_t end,
-                                      int64_t window) {
-  const int64_t rows = (end - begin) * group_;
+absl::Status AttentionPlanner::AddRun(const Batch& batch, const Run& run, int64_t window) {
+  const int64_t rows = (run.end - run.begin) * group_;
   for (int64_t row = 0; row < rows; row += grid_.max_rows) {
     const int64_t count = std::min(grid_.max_rows, rows - row);
-    const int64_t token = begin + row / group_;
+    const int64_t token = run.begin + row / group_;
     const int64_t position = batch.positions[token];
-    const int64_t last = batch.positions[begin + (row + count - 1) / group_];
+    const int64_t last = batch.positions[run.begin + (row + count - 1) / group_];
     const int64_t first = window > 0 ? std::max<int64_t>(0, position + 1 - window) : 0;
     QueryTile tile{};
     tile.unit.token = static_cast<int32_t>(token);
     tile.unit.position = static_cast<int32_t>(position);
     tile.unit.last_position = static_cast<int32_t>(last);
+    tile.unit.stored = std::max<int32_t>(0, batch.positions[run.first]);
     tile.unit.head = static_cast<int32_t>(row % group_);
     tile.unit.rows = static_cast<int32_t>(count);
     tile.unit.table =

@@ -90,6 +90,13 @@ class AttentionPlanner {
     int64_t target = 0;
     int64_t tiles_left = 0;
   };
+  // Tokens [begin, end) of a sequence at positions one after the other; `first` is the sequence's
+  // first in the batch.
+  struct Run {
+    int64_t first;
+    int64_t begin;
+    int64_t end;
+  };
   // So many tiles of an item in one block.
   struct Share {
     int64_t block;
@@ -100,7 +107,7 @@ class AttentionPlanner {
   int64_t MaxItems(int64_t tokens) const;
   int64_t MaxUnits(int64_t tokens) const;
   absl::Status FindQueryTiles(const Batch& batch, int64_t window);
-  absl::Status AddRun(const Batch& batch, int64_t begin, int64_t end, int64_t window);
+  absl::Status AddRun(const Batch& batch, const Run& run, int64_t window);
   bool DealWhole();
   void DealFilling();
   void DealUnits();

@@ -40,8 +40,12 @@
 //               read: with a group of 4 rows 2 KiB beside the tile's 32 KiB, and only for tiles
 //               outside the prefix; the planner splits at most one item a block. The block that
 //               folds an item's records takes 45 cycles each: 0.8, 4 and 14 us a layer for one
-//               sequence of 1k, 8k and 32k positions. A tree of segments, or a second kernel on all
-//               multiprocessors, would divide that; the tree is another order of folding.
+//               sequence of 1k, 8k and 32k positions, of which the next kernel's first weights hide
+//               up to 5. That is the 2 KiB of a record at what one block has on its way, and 33
+//               cycles at what a multiprocessor can take; the chain of roundings is 8. A second
+//               kernel on rows and columns apart, of steps of few tokens, would take 11 a record
+//               and 1.5 us: 1.6, 2.2 and 4.3 us, where ticket and fold are 1.9, 5 and 15 today. A
+//               tree of segments is another order of folding.
 //   8 bits      head_dim + 1 bytes a key or value: 1.98 times as many tokens fit, a tile is 16.1
 //               KiB, of which one arrives every 890 cycles. A decode tile costs a warp about 590
 //               instructions in bfloat16, of which 256 widen (8 for four elements), and 500 in
@@ -63,8 +67,11 @@
 
 namespace tlm {
 
-// `work` and block_tables are complete before the stream's first kernel of a batch, and no kernel
-// writes them: they are read before WaitForPrevious.
+// Read before WaitForPrevious: `work` and block_tables, which are copied to the device before the
+// stream's first kernel of a batch begins and which no kernel writes; and keys and values of
+// positions below AttentionUnit::stored, which kernels of earlier batches wrote. This kernel may
+// begin while several before it still run, but none of an earlier batch does: a batch's first
+// kernel overlaps none (embed.h).
 struct AttentionArgs {
   const void* q = nullptr;  // [tokens, num_kv_heads * group * head_dim] of the activation type
   int64_t q_stride = 0;     // elements

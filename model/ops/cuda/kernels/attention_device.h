@@ -81,6 +81,12 @@ TLM_DEVICE const AttentionUnit& UnitAt(const AttentionKernelArgs& args, int32_t 
   return args.units[unit];
 }
 
+// A block without units makes room for the next kernel's at once. Block 0 waits for the kernel
+// before, so that this one ends after it.
+TLM_DEVICE bool HasNothingToDo(const AttentionKernelArgs& args) {
+  return blockIdx.x != 0 && FirstUnits(args)[blockIdx.x] == FirstUnits(args)[blockIdx.x + 1];
+}
+
 // The first position that a token at `position` sees.
 TLM_DEVICE int FirstSeen(const AttentionKernelArgs& args, int position) {
   if (args.window <= 0 || position + 1 <= args.window) return 0;

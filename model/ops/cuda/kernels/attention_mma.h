@@ -14,10 +14,18 @@
 //              units: 32 to 64 KiB of a block on their way; block ids a tile ahead of that
 //   barriers   wide units 2 a tile (K is here, V is here), narrow ones 3; a unit has 2 more
 //
-//   block  plan, block id | wait for the kernel before (PDL) | K0 V0 | q, K1 V1 | tiles ..
+//   block  let the next kernel start (PDL) | plan, block id | K0 V0; K1 V1 to L2 |
+//          wait for the kernel before | q, K1 V1 | tiles ..
 //   tile   wait K | fetch next | S = q K^T | hide, max | 2^x, sum | wait V | rescale | P V, fold
 //   unit   epilogue: O / l to the output, or the state to record 0; split items: ticket, and the
 //          last unit to be done folds the records (FoldRecords), through the stage that is free
+//
+// K0 V0 are fetched before the wait where no kernel of the batch writes them: in decode all but an
+// item's last tile. A block without units ends before it and leaves its place to the next kernel.
+// Estimated, one token of Qwen3-8B at 1k context on an H200: 6.2 us from the QKV product's end to
+// the output product's start instead of 7.2, and memory brings 22 MB of that one's weights
+// meanwhile instead of 15: 2.4 us of a layer's 95. From 8k on, where attention's blocks leave no
+// room for others, 1 to 2 us.
 //
 // Of a cache in 8 bits, AttendMmaFp8<T, head_dim>: the stages are of bytes, and 256 bytes more hold
 // the scales (Fp8Tiles); 218 registers, 106 KiB of code. Wide units widen to one K and one V tile
@@ -302,8 +310,9 @@ struct MmaAttention {
   // The lane's row in either half of 16.
   static TLM_DEVICE int LaneRow(int half) { return LaneInWarp() / 4 + 8 * half; }
 
-  TLM_DEVICE void Run() {
-    stream.Fetch();
+  // fetched: the first tile is on its way.
+  TLM_DEVICE void Run(bool fetched) {
+    if (!fetched) stream.Fetch();
     const int end = FirstUnits(args)[blockIdx.x + 1];
     for (int i = FirstUnits(args)[blockIdx.x]; i < end; ++i) {
       const AttentionUnit unit = UnitAt(args, i);
@@ -611,11 +620,13 @@ struct MmaAttention {
 
 template <int kHeadDim, typename T, typename Tiles>
 TLM_DEVICE void Attend(const AttentionKernelArgs& args) {
-  // Finds the first tile, while the kernel before still runs.
-  MmaAttention<kHeadDim, T, Tiles> attention(args, SharedMemory<T>());
-  WaitForPrevious();
   LetNextStart();
-  attention.Run();
+  if (HasNothingToDo(args)) return;
+  // Begins with the first tile while the kernels before still run.
+  MmaAttention<kHeadDim, T, Tiles> attention(args, SharedMemory<T>());
+  const bool fetched = attention.stream.FetchStored();
+  WaitForPrevious();
+  attention.Run(fetched);
 }
 
 // Two blocks are what a multiprocessor has (attention_plan.h).

@@ -282,8 +282,9 @@ struct SimtAttention {
 
 template <int kRows, typename T, typename Page>
 TLM_DEVICE void Attend(const AttentionKernelArgs& args) {
-  WaitForPrevious();
   LetNextStart();
+  if (HasNothingToDo(args)) return;
+  WaitForPrevious();
   SimtAttention<kRows, T, Page>(args, SharedMemory<float>()).Run();
 }
 

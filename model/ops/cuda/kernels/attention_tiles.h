@@ -432,7 +432,7 @@ class TileStream {
   // Begins the copies of the next tile, in two groups: K, then V; groups of nothing after the last.
   TLM_DEVICE void Fetch() {
     if (unit_ < end_) {
-      const unsigned char* const page = head_ + int64_t{block_} * block_pages_ * Tiles::kPageBytes;
+      const unsigned char* const page = Page();
       tiles_.Copy(page, to_values_, next_stage_, 0, seen_);
       CopyAsyncCommit();
       tiles_.Copy(page, to_values_, next_stage_, 1, seen_);
@@ -445,7 +445,23 @@ class TileStream {
     }
   }
 
+  // Before WaitForPrevious: Fetch, if no kernel of the batch writes the tile. What comes next is
+  // asked for in L2, where a key that is still to be written does no harm.
+  TLM_DEVICE bool FetchStored() {
+    const bool stored = unit_ < end_ && (tile_ + 1) * kAttentionTile <= UnitAt(args_, unit_).stored;
+    if (stored) Fetch();
+    if (threadIdx.x == 0 && unit_ < end_) {
+      PrefetchToL2(Page(), Tiles::kPageBytes);
+      PrefetchToL2(Page() + to_values_, Tiles::kPageBytes);
+    }
+    return stored;
+  }
+
  private:
+  // The tile's keys.
+  TLM_DEVICE const unsigned char* Page() const {
+    return head_ + int64_t{block_} * block_pages_ * Tiles::kPageBytes;
+  }
   // The block's id is looked up a tile ahead of its use.
   TLM_DEVICE void Advance() {
     ++tile_;

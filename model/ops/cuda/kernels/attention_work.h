@@ -40,7 +40,7 @@ struct alignas(16) AttentionUnit {
   int32_t ticket;  // counts the units done; of items of several units only
   int64_t partial_row;
   int32_t last_position;  // of the last row's token
-  int32_t unused;
+  int32_t stored;  // keys and values of positions below it were in the cache before the batch
 };
 static_assert(sizeof(AttentionUnit) == 64);
 

@@ -140,7 +140,7 @@ std::vector<float> FoldedByKernel(const Shape& shape, const Records& records) {
                            .ticket = 0,
                            .partial_row = 3,
                            .last_position = shape.records * kAttentionTile - 1,
-                           .unused = 0};
+                           .stored = 0};
   std::memcpy(work.data() + AttentionUnitsOffset(1), &unit, sizeof(unit));
   const auto before = static_cast<size_t>(unit.partial_row);
   const auto dim = static_cast<size_t>(shape.head_dim);

@@ -8,6 +8,8 @@
 #include <limits>
 #include <vector>
 
+#include "model/ops/cuda/kernels/embed.h"
+#include "model/ops/cuda/kernels/prepare_attention.h"
 #include "tests/support/simt/device_under_test.h"
 #include "tests/unit/model/ops/cuda/attention_world.h"
 
@@ -174,6 +176,114 @@ TEST(AttentionKernelTest, LaunchesThatOverlapDisturbNothing) {
     world.Run({{{0, 0, 150}}}, {.unit_tiles = 1, .launches = 3});
     EXPECT_EQ(Bits(world.output(0)), once) << heads.name();
     watch.ExpectOverlap();
+  }
+}
+
+// Two steps of one layer, each kernel as early as it may begin: tokens 0 .. 63 are stored in the
+// cache; then, behind the kernel that begins a batch, token 64 is stored and attends.
+std::vector<uint32_t> TwoSteps(const AttentionUnit& unit, int32_t window, bool overlap) {
+  constexpr int64_t kDim = 64;
+  const Heads heads{DType::kBF16, 1, 1, kDim};
+  const Sequence tokens(heads, 65, 37, {});
+  std::vector<float> rows;
+  for (int64_t t = 0; t < 65; ++t) {
+    for (const std::vector<float>* of : {&tokens.q, &tokens.k, &tokens.v}) {
+      rows.insert(rows.end(), of->begin() + t * kDim, of->begin() + (t + 1) * kDim);
+    }
+  }
+  const DeviceMemory qkv(Encode(rows, heads.dtype)), cache(2 * 2 * 64 * kDim * 2), out(kDim * 2),
+      table(std::vector<uint8_t>(kDim * 4)), embedded(kDim * 4);
+  std::vector<int32_t> numbers(130);  // positions, where each token's blocks begin
+  std::iota(numbers.begin(), numbers.begin() + 65, 0);
+  numbers.insert(numbers.end(), {1, 0});  // the blocks
+  DeviceMemory arrays(numbers.size() * sizeof(int32_t));
+  arrays.Write(numbers.data(), numbers.size() * sizeof(int32_t));
+  std::vector<uint8_t> work(AttentionUnitsOffset(2) + sizeof(unit));
+  const int32_t first[3] = {0, 1, 1};  // the second block of the grid has nothing to do
+  std::memcpy(work.data(), first, sizeof(first));
+  std::memcpy(work.data() + AttentionUnitsOffset(2), &unit, sizeof(unit));
+  const DeviceMemory on_work(work);
+  PrepareAttentionArgs prepare{.qkv = qkv.data(),
+                               .qkv_stride = 3 * kDim,
+                               .num_heads = 1,
+                               .num_kv_heads = 1,
+                               .head_dim = kDim,
+                               .positions = arrays.as<int32_t>(),
+                               .table_of = arrays.as<int32_t>() + 65,
+                               .block_tables = arrays.as<int32_t>() + 130,
+                               .cache = cache.data(),
+                               .tokens = 64};
+  const EmbedArgs embed{
+      .tokens_table = {.data = table.data(), .dtype = DType::kF32, .stride = kDim},
+      .positions_table = {},
+      .token_ids = arrays.as<int32_t>(),
+      .tokens = 1,
+      .dim = kDim,
+      .out = embedded.as<float>(),
+      .out_stride = kDim};
+  const AttentionArgs attention{.q = qkv.as<uint16_t>() + 64 * 3 * kDim,
+                                .q_stride = 3 * kDim,
+                                .out = out.data(),
+                                .out_stride = kDim,
+                                .cache = cache.data(),
+                                .block_tables = prepare.block_tables,
+                                .num_kv_heads = 1,
+                                .group = 1,
+                                .head_dim = kDim,
+                                .window = window,
+                                .scale = 0.125f,
+                                .blocks = 2,
+                                .work = on_work.data()};
+  EXPECT_EQ(LoadAttention(heads.dtype, kDim, heads.fp8, /*mma=*/true), cudaSuccess);
+  cudaStream_t stream = nullptr;
+  EXPECT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  SetKernelOverlap(overlap);
+  EXPECT_EQ(LaunchPrepareAttention(prepare, heads.dtype, stream), cudaSuccess);
+  EXPECT_EQ(LaunchEmbed(embed, stream), cudaSuccess);
+  prepare.qkv = qkv.as<uint16_t>() + 64 * 3 * kDim;
+  prepare.positions += 64;
+  prepare.tokens = 1;
+  EXPECT_EQ(LaunchPrepareAttention(prepare, heads.dtype, stream), cudaSuccess);
+  EXPECT_EQ(LaunchAttention(attention, heads.dtype, /*mma=*/true, stream), cudaSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  SetKernelOverlap(false);
+  return Bits(Decode(out.Read(kDim * 2), heads.dtype));
+}
+
+TEST(AttentionKernelTest, ReadsEarlyWhatEarlierStepsStoredAndThisStepsKeysAfterTheyAreStored) {
+  // Both tiles are seen, or the last alone, which this step writes to.
+  for (const int32_t window : {0, 1}) {
+    const AttentionUnit unit{.token = 0,
+                             .position = 64,
+                             .head = 0,
+                             .rows = 1,
+                             .table = 0,
+                             .kv_head = 0,
+                             .begin = 0,
+                             .end = 2,
+                             .item_end = 2,
+                             .units = 1,
+                             .prefix_end = 2,
+                             .ticket = 0,
+                             .partial_row = 0,
+                             .last_position = 64,
+                             .stored = 64};
+    const std::vector<uint32_t> in_order = TwoSteps(unit, window, false);
+    const DeviceWatch watch;
+    for (uint64_t seed = 1; seed <= 4; ++seed) {  // which block begins early is drawn
+      ConfigureDevice({.seed = seed});
+      EXPECT_EQ(TwoSteps(unit, window, DeviceOverlapsKernels()), in_order) << window;
+    }
+    watch.ExpectOverlap();
+  }
+}
+
+TEST(AttentionKernelTest, ABatchWithoutWorkWaitsForTheKernelBefore) {
+  // Padding alone. The emulated device fails a kernel that ends without waiting.
+  for (const Heads& heads : {Heads{DType::kBF16, 1, 1, 64}, Heads{DType::kF32, 1, 1, 8}}) {
+    World world(heads, {Sequence(heads, 1, 39, {0})});
+    world.Run({{}}, {.padding = 2, .launches = 3});
   }
 }
 

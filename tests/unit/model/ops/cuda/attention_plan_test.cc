@@ -414,6 +414,9 @@ TEST(AttentionPlanTest, UnitsKnowThePositionsOfTheirRows) {
     }
     ASSERT_EQ(unit.last_position, unit.position + (unit.head + unit.rows - 1) / kGroup);
     ASSERT_EQ(unit.item_end, unit.last_position / kAttentionTile + 1);
+    // What follows a gap, too: where the sequence's first token in the batch stands.
+    constexpr int32_t kStored[] = {0, 37, 1000, 3};
+    ASSERT_EQ(unit.stored, kStored[batch.sequence_of[static_cast<size_t>(unit.token)]]);
   }
   EXPECT_EQ(rows, batch.tokens() * kLlama8B.num_heads);
 }
