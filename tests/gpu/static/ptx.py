@@ -5,7 +5,7 @@ usage: ptx.py OBJECTS SOURCE...
 
 Of every kernel:
 - no floating-point atomics, no approximate functions, nothing flushed to zero: results would depend
-  on the order or on the device
+  on the order or on the device; but for Reciprocal (kernels/simt.h), whose errors are made up for
 - no calls: all is inlined, so that what is read here is all there is
 - no single bytes read from global memory: it is what becomes of a wide access whose alignment the
   compiler has lost sight of
@@ -29,8 +29,8 @@ import device_code
 ASSERTIONS = pathlib.Path(__file__).with_name("ptx_assertions.txt")
 FORBIDDEN = {
     "a floating-point atomic": re.compile(r"^(atom|red)\.\S*\.(f|bf)\d"),
-    "an approximate function": re.compile(r"^\S*\.(approx|full)\b"),
-    "results flushed to zero": re.compile(r"^\S*\.ftz\b"),
+    "an approximate function": re.compile(r"^(?!rcp\.approx\.ftz\.f32\b)\S*\.(approx|full)\b"),
+    "results flushed to zero": re.compile(r"^(?!rcp\.approx\.ftz\.f32\b)\S*\.ftz\b"),
     "a call": re.compile(r"^call\b"),
     "memory read byte by byte": re.compile(r"^ld(?!\.param)(?!\S*\.(shared|local))\S*\.[bsu]8\s"),
 }

@@ -190,13 +190,15 @@ class PtxTest(unittest.TestCase):
                      "atom.add.noftz.bf16x2 %r1, [%rd1], %r2",
                      "ex2.approx.f32 %f1, %f2", "ex2.approx.ftz.f32 %f1, %f2",
                      "div.full.f32 %f1, %f2, %f3", "add.ftz.f32 %f1, %f2, %f3",
-                     "rsqrt.approx.f32 %f1, %f2", "call.uni (retval0), f, (param0)",
+                     "rsqrt.approx.f32 %f1, %f2", "rcp.approx.f32 %f1, %f2",
+                     "call.uni (retval0), f, (param0)",
                      "ld.global.u8 %r1, [%rd1]", "@%p1 ld.b8 %rs1, [%rd1+3]"):
             self.assertTrue(self.complaints(self.insert("ret;", line)), line)
 
     def test_what_resembles_them_is_allowed(self):
         for line in ("atom.global.add.u32 %r1, [%rd1], %r2", "red.shared.add.u64 [%r1], %rd2",
                      "div.rn.f32 %f1, %f2, %f3", "sqrt.rn.f32 %f1, %f2",
+                     "rcp.approx.ftz.f32 %f1, %f2",
                      "fma.rn.f32 %f1, %f2, %f3, %f4", "ld.param.u8 %rs1, [Embed_param_0+32]",
                      "ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%rd1]",
                      "ld.shared.u8 %rs1, [%r1]"):

@@ -173,6 +173,13 @@ void MultiplyAdd(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) 
 inline float Fma(float a, float b, float c) { return std::fma(a, b, c); }
 inline double Fma(double a, double b, double c) { return std::fma(a, b, c); }
 inline float Sqrt(float a) { return std::sqrt(a); }
+inline float Magnitude(float a) { return std::fabs(a); }
+// Errs by a unit in the last place or not at all, by the argument's bits.
+inline float Reciprocal(float a) {
+  const float exact = 1.0f / a;
+  const uint32_t unit = std::bit_cast<uint32_t>(a) % 3 - 1;
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(exact) + unit);
+}
 inline float Larger(float a, float b) { return std::fmax(a, b); }
 inline float SmallerOrNan(float a, float b) {
   if (a != a || b != b) return __builtin_nanf("");

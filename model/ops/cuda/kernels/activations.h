@@ -9,23 +9,29 @@
 
 namespace tlm::simt {
 
-// e^(x + more), for x in [-200, 0] and a correction `more` below x's last place. An absolute error
-// of the exponent is a relative error of the power, so the rounding error of the product with
-// log2(e) is carried along.
-TLM_HOST_DEVICE float ExpOfNegative(float x, float more) {
-  constexpr float kLog2E = 1.44269502e+00f;
+inline constexpr float kLog2E = 1.44269502e+00f;
+
+// Whether e^-x is in ExpOfMinus's range, x >= 0: not below 2^-125.
+TLM_HOST_DEVICE bool IsInExpRange(float x) { return x * -kLog2E >= -125.0f; }
+
+// e^-(x + more), for x >= 0 and a correction `more` below x's last place; 0 out of range and for
+// NaN. An absolute error of the exponent is a relative error of the power, so the rounding error of
+// the product with log2(e) is carried along.
+TLM_HOST_DEVICE float ExpOfMinus(float x, float more) {
   constexpr float kLog2ERest = 1.92596303e-08f;  // log2(e) = kLog2E + kLog2ERest
   constexpr float kLn2 = 6.93147182e-01f;
-  const float exponent = x * kLog2E;
-  const float rest = Fma(x, kLog2E, -exponent) + Fma(x, kLog2ERest, more * kLog2E);
-  const float power = Exp2OfNegative(exponent);
-  return Fma(power, rest * kLn2, power);
+  const float exponent = x * -kLog2E;
+  const float rest = Fma(x, kLog2E, exponent) + Fma(x, kLog2ERest, more * kLog2E);
+  const float power = Exp2InRange(exponent);
+  // Chosen at the end: no branch, so that a device works on several values at once.
+  const float result = Fma(power, rest * -kLn2, power);
+  return IsInExpRange(x) ? result : 0.0f;
 }
 
 // The same for an exponent that needs more digits than a float has.
-TLM_HOST_DEVICE float ExpOfNegative(double x) {
+TLM_HOST_DEVICE float ExpOfMinus(double x) {
   const float high = static_cast<float>(x);
-  return ExpOfNegative(high, static_cast<float>(x - static_cast<double>(high)));
+  return ExpOfMinus(high, static_cast<float>(x - static_cast<double>(high)));
 }
 
 // |a|, at most 32: beyond that, the exponentials below are 0 compared with 1 or times a.
@@ -39,10 +45,27 @@ TLM_HOST_DEVICE float TimesLogistic(float a, float small) {
   return (a < 0.0f ? a * small : a) / (1.0f + small);
 }
 
+// n / d with the bits of a division, but no branch for operands of any size: d is in [1, 2], |n| at
+// least 2^-100 or d 1 or 2. `estimate` is 1 / d within a unit in the last place. (Markstein,
+// "Computation of elementary functions on the IBM RISC System/6000 processor", 1990: the quotient
+// is right where the reciprocal is.)
+TLM_HOST_DEVICE float Quotient(float n, float d, float estimate) {
+  // Of the largest d below 2, 1/2 is a bad estimate: the next step would end at a tie.
+  const float e = Larger(estimate, 0x1.000002p-1f);
+  const float reciprocal = Fma(e, Fma(-d, e, 1.0f), e);
+  const float quotient = n * reciprocal;
+  return Fma(-reciprocal, Fma(d, quotient, -n), quotient);
+}
+
 // a / (1 + e^-a)
 TLM_HOST_DEVICE float Silu(float a) {
-  const float magnitude = a < 0.0f ? -a : a;
-  return TimesLogistic(a, ExpOfNegative(magnitude < 128.0f ? -magnitude : -128.0f, 0.0f));
+  const float magnitude = Magnitude(a);
+  const float small = ExpOfMinus(magnitude, 0.0f);
+  const float n = a < 0.0f ? a * small : a;
+  const float d = 1.0f + small;
+  const float quotient = Quotient(n, d, Reciprocal(d));
+  // Out of range d is 1, and infinity has no remainder.
+  return IsInExpRange(magnitude) ? quotient : n;
 }
 
 TLM_HOST_DEVICE float Relu(float a) { return a < 0.0f ? 0.0f : a; }
@@ -51,8 +74,8 @@ TLM_HOST_DEVICE float Relu(float a) { return a < 0.0f ? 0.0f : a; }
 // 0.044715 a^2).
 TLM_HOST_DEVICE float GeluTanh(float a) {
   const double z = static_cast<double>(BoundedMagnitude(a));
-  const double exponent = -1.5957691216057308 * z * (1.0 + 0.044715 * z * z);
-  return TimesLogistic(a, ExpOfNegative(exponent > -200.0 ? exponent : -200.0));
+  const double exponent = 1.5957691216057308 * z * (1.0 + 0.044715 * z * z);
+  return TimesLogistic(a, ExpOfMinus(exponent < 200.0 ? exponent : 200.0));
 }
 
 // a Phi(a), with Phi the normal distribution. For z = |a|, Phi(-z) = e^(-z^2 / 2) t P(t), where t =
@@ -71,7 +94,7 @@ TLM_HOST_DEVICE float Gelu(float a) {
   p = Fma(p, t, 1.198211834e-01f);
   p = Fma(p, t, 1.398635358e-01f);
   p = Fma(p, t, 1.396213025e-01f);
-  const float lower_tail = ExpOfNegative(square < 400.0 ? -0.5 * square : -200.0) * t * p;
+  const float lower_tail = ExpOfMinus(square < 400.0 ? 0.5 * square : 200.0) * t * p;
   return a * (a < 0.0f ? lower_tail : 1.0f - lower_tail);
 }
 

@@ -175,8 +175,20 @@ TLM_DEVICE void MultiplyAdd<F16>(float (&c)[4], const uint32_t (&a)[4], const ui
 TLM_HOST_DEVICE float Fma(float a, float b, float c) { return fmaf(a, b, c); }
 TLM_HOST_DEVICE double Fma(double a, double b, double c) { return fma(a, b, c); }
 TLM_HOST_DEVICE float Sqrt(float a) { return sqrtf(a); }
+TLM_HOST_DEVICE float Magnitude(float a) { return fabsf(a); }
+// 1 / a within one unit in the last place, as the device computes it: the only function here that
+// is not exact. No result may depend on which such number it is.
+TLM_HOST_DEVICE float Reciprocal(float a) {
+#ifdef __CUDA_ARCH__
+  float reciprocal;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(a));
+  return reciprocal;
+#else
+  return 1.0f / a;
+#endif
+}
 // The larger one; of a number and NaN the number; of two zeros either.
-TLM_DEVICE float Larger(float a, float b) { return fmaxf(a, b); }
+TLM_HOST_DEVICE float Larger(float a, float b) { return fmaxf(a, b); }
 // The smaller one; NaN if one of them is NaN.
 TLM_DEVICE float SmallerOrNan(float a, float b) {
   float smaller;

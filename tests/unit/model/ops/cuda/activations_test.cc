@@ -2,9 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <functional>
 #include <limits>
+
+#include "model/base/float16.h"
 
 namespace tlm::simt {
 namespace {
@@ -43,6 +47,65 @@ TEST(ActivationsTest, GeluIsClose) {
 TEST(ActivationsTest, ReluIsExact) {
   EXPECT_EQ(Relu(1.5f), 1.5f);
   EXPECT_EQ(Relu(-1.5f), 0.0f);
+}
+
+// A float of each 16-bit type, and of every 4099th pattern of bits.
+void ForArguments(const std::function<void(float)>& use) {
+  for (uint32_t bits = 0; bits < 1u << 16; ++bits) {
+    use(Bf16ToFloat(static_cast<uint16_t>(bits)));
+    use(F16ToFloat(static_cast<uint16_t>(bits)));
+  }
+  for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 4099) {
+    use(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+  }
+}
+
+TEST(ActivationsTest, SiluHasTheBitsOfADivision) {
+  ForArguments([](float a) {
+    const float small = ExpOfMinus(std::abs(a), 0.0f);
+    const float expected = (a < 0.0f ? a * small : a) / (1.0f + small);
+    const float actual = Silu(a);
+    ASSERT_EQ(std::isnan(actual), std::isnan(expected)) << a;
+    if (std::isnan(expected)) return;
+    ASSERT_EQ(std::bit_cast<uint32_t>(actual), std::bit_cast<uint32_t>(expected)) << a;
+  });
+}
+
+TEST(ActivationsTest, ReciprocalsThatErrGiveTheSameQuotients) {
+  ForArguments([](float a) {
+    if (!IsInExpRange(std::abs(a))) return;
+    const float small = ExpOfMinus(std::abs(a), 0.0f);
+    const float n = a < 0.0f ? a * small : a;
+    const float d = 1.0f + small;
+    for (const float towards : {0.0f, 1.0f / d, 2.0f}) {
+      const float estimate = std::nextafter(1.0f / d, towards);
+      if (std::abs(1.0 / d - estimate) > (d == 1.0f ? 0x1p-23 : 0x1p-24)) continue;
+      const float quotient = Quotient(n, d, estimate);
+      ASSERT_EQ(std::bit_cast<uint32_t>(quotient), std::bit_cast<uint32_t>(n / d))
+          << a << " with " << estimate;
+    }
+  });
+}
+
+// FNV-1a of the bits for every bfloat16 and float16.
+uint64_t DigestOf(float (*activation)(float)) {
+  uint64_t digest = 14695981039346656037u;
+  for (uint32_t bits = 0; bits < 1u << 16; ++bits) {
+    for (const float a :
+         {Bf16ToFloat(static_cast<uint16_t>(bits)), F16ToFloat(static_cast<uint16_t>(bits))}) {
+      const float value = activation(a);
+      if (std::isnan(value)) continue;
+      digest = (digest ^ std::bit_cast<uint32_t>(value)) * 1099511628211u;
+    }
+  }
+  return digest;
+}
+
+// Streams of older servers go on here.
+TEST(ActivationsTest, BitsStayWhatTheyAre) {
+  EXPECT_EQ(DigestOf(Silu), 5115158543192494376u);
+  EXPECT_EQ(DigestOf(GeluTanh), 29092957575900415u);
+  EXPECT_EQ(DigestOf(Gelu), 17427727358528757820u);
 }
 
 TEST(ActivationsTest, LargeMagnitudesAreTheLimits) {
