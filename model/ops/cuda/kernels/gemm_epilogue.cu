@@ -15,6 +15,9 @@ using namespace simt;
 constexpr int kThreads = 256;
 // Enough to keep any device's memory busy; blocks go on to further runs.
 constexpr int64_t kMaxBlocks = 4096;
+// The same of SwiGlu, whose widths are multiples of 1024 as a rule.
+constexpr int kSwiGluThreads = 128;
+constexpr int64_t kMaxSwiGluBlocks = 2048;
 
 template <typename Op>
 struct WithAlignment {
@@ -65,31 +68,37 @@ TLM_KERNEL FinishProduct(const WithAlignment<FinishProductArgs> args) {
   }
 }
 
+// Each thread keeps to a run of columns and goes from row to row.
 template <typename T>
 TLM_KERNEL SwiGlu(const WithAlignment<SwiGluArgs> args) {
   LetNextStart();
   WaitForPrevious();
   const GemmOutput& output = args.op.output;
   const int columns = static_cast<int>(args.op.n / 2);
-  for (RowWalk run = WalkRuns(args.op.m, columns); !run.Done(); run.Next()) {
-    const int first = static_cast<int>(run.column) * kRun;
-    const int count = columns - first;
-    const int group = first / kGateGroup * kGateGroup;
-    const int left = columns - group;
-    const int width = left < kGateGroup ? left : kGateGroup;  // of the group
-    const T* const gates =
-        static_cast<const T*>(args.op.gate_up) + run.row * args.op.gate_up_stride + group + first;
-    const bool wide = args.wide && count >= kRun;
+  const int first = static_cast<int>(blockIdx.x * kSwiGluThreads + threadIdx.x) * kRun;
+  const int count = columns - first;
+  if (count <= 0) return;
+  const int group = first / kGateGroup * kGateGroup;
+  const int left = columns - group;
+  const int width = left < kGateGroup ? left : kGateGroup;  // of the group
+  const bool wide = args.wide && count >= kRun;
+  const bool wide_up = wide && width % kRun == 0;
+  const T* const gates = static_cast<const T*>(args.op.gate_up) + group + first;
+  T* const out = static_cast<T*>(output.out) + first;
+  const int rows = static_cast<int>(args.op.m);
+#pragma unroll 1
+  for (int row = static_cast<int>(blockIdx.y); row < rows; row += static_cast<int>(gridDim.y)) {
+    const T* const row_gates = gates + row * args.op.gate_up_stride;
     float gate[kRun];
     float up[kRun];
-    LoadRun(gates, count, wide, gate);
-    LoadRun(gates + width, count, wide && width % kRun == 0, up);
+    LoadRun(row_gates, count, wide, gate);
+    LoadRun(row_gates + width, count, wide_up, up);
     AddBias<T>(output, first, count, gate);
     AddBias<T>(output, static_cast<int>(output.up_bias) + first, count, up);
     float v[kRun];
 #pragma unroll
     for (int i = 0; i < kRun; ++i) v[i] = Silu(gate[i]) * up[i];
-    StoreRun(static_cast<T*>(output.out) + run.row * output.out_stride + first, count, wide, v);
+    StoreRun(out + row * output.out_stride, count, wide, v);
   }
 }
 
@@ -97,6 +106,16 @@ LaunchShape ShapeFor(int64_t rows, int64_t columns) {
   const int64_t runs = rows * ((columns + kRun - 1) / kRun);
   const int64_t blocks = std::min((runs + kThreads - 1) / kThreads, kMaxBlocks);
   return {.grid = dim3(static_cast<unsigned>(blocks)), .block = dim3(kThreads)};
+}
+
+// As many rows for every block, but the last of a column.
+LaunchShape SwiGluShape(int64_t rows, int64_t columns) {
+  constexpr int64_t kColumns = kSwiGluThreads * kRun;
+  const int64_t across = (columns + kColumns - 1) / kColumns;
+  const int64_t rows_of_block = (rows * across + kMaxSwiGluBlocks - 1) / kMaxSwiGluBlocks;
+  const int64_t down = (rows + rows_of_block - 1) / rows_of_block;
+  return {.grid = dim3(static_cast<unsigned>(across), static_cast<unsigned>(down)),
+          .block = dim3(kSwiGluThreads)};
 }
 
 }  // namespace
@@ -118,7 +137,7 @@ cudaError_t LaunchFinishProduct(const FinishProductArgs& args, DType dtype, cuda
 }
 
 cudaError_t LaunchSwiGlu(const SwiGluArgs& args, DType dtype, cudaStream_t stream) {
-  const LaunchShape shape = ShapeFor(args.m, args.n / 2);
+  const LaunchShape shape = SwiGluShape(args.m, args.n / 2);
   const WithAlignment<SwiGluArgs> all{args,
                                       RunsAreAligned(args.output.out, args.output.out_stride) &&
                                           RunsAreAligned(args.gate_up, args.gate_up_stride)};

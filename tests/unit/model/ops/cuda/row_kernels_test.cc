@@ -14,6 +14,7 @@
 #include "model/ops/cuda/kernels/add_norm.h"
 #include "model/ops/cuda/kernels/dequantise.h"
 #include "model/ops/cuda/kernels/embed.h"
+#include "model/ops/cuda/kernels/gemm_kernels.h"
 #include "model/ops/cuda/kernels/launch.h"
 #include "model/ops/cuda/kernels/prepare_attention.h"
 #include "model/tensor/fp8.h"
@@ -385,6 +386,40 @@ TEST(RowKernelsTest, EveryKernelWaitsForTheOneBefore) {
   EXPECT_EQ(delta.Read(), ones);
   watch.ExpectOverlap();
   SetKernelOverlap(false);
+}
+
+// More rows than there are blocks, against halves of them; the last group of columns is narrow, and
+// rows are read and written in pieces of 16 bytes or not.
+TEST(SwiGluTest, RowsThatABlockGoesOnToAreLikeItsFirst) {
+  constexpr int kRows = 2051;
+  constexpr int kColumns = 40;
+  std::mt19937 engine(5);
+  std::normal_distribution<float> normal(0.0f, 4.0f);
+  for (const int stride : {2 * kColumns, 2 * kColumns + 1}) {
+    std::vector<uint16_t> values(static_cast<size_t>(kRows * stride));
+    for (uint16_t& value : values) value = FloatToBf16(normal(engine));
+    const OnDevice<uint16_t> gate_up(values);
+    const std::vector<uint16_t> untouched(values.size(), 0x7fff);
+    const auto launch = [&](int begin, int end, uint16_t* out) {
+      const SwiGluArgs args{.gate_up = gate_up.data() + begin * stride,
+                            .gate_up_stride = stride,
+                            .output = {.out = out + begin * stride, .out_stride = stride},
+                            .m = end - begin,
+                            .n = 2 * kColumns};
+      EXPECT_EQ(LaunchSwiGlu(args, DType::kBF16, nullptr), cudaSuccess);
+    };
+    const OnDevice<uint16_t> at_once(untouched), in_halves(untouched);
+    launch(0, kRows, at_once.data());
+    launch(0, 1024, in_halves.data());
+    launch(1024, kRows, in_halves.data());
+    const std::vector<uint16_t> out = at_once.Read();
+    EXPECT_EQ(out, in_halves.Read()) << stride;
+    for (int row = 0; row < kRows; ++row) {
+      const auto* const first = &out[static_cast<size_t>(row * stride)];
+      ASSERT_EQ(std::count(first, first + kColumns, 0x7fff), 0) << row;
+      ASSERT_EQ(std::count(first + kColumns, first + stride, 0x7fff), stride - kColumns) << row;
+    }
+  }
 }
 
 }  // namespace
