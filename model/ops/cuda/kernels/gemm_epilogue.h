@@ -52,18 +52,7 @@ TLM_DEVICE void Store(const GemmOutput& output, int64_t token, int64_t column, f
   }
 }
 
-// Stores output `column`: of a gated product from the accumulators of a gate and its
-// up, of a plain one from the first alone.
-template <typename T>
-TLM_DEVICE void StoreActivated(const GemmOutput& output, bool gated, int64_t token, int64_t column,
-                               float accumulator, float up) {
-  const float v = Biased<T>(output, accumulator, column);
-  float activated = Activated(gated ? GemmActivation::kSilu : output.activation, v);
-  if (gated) activated = activated * Biased<T>(output, up, output.up_bias + column);
-  Store<T>(output, token, column, activated);
-}
-
-// Neighbouring outputs that StoreRounded stores; their first column is a multiple of it.
+// Neighbouring outputs that a thread stores at once; their first column is a multiple of it.
 inline constexpr int kStoreRun = 4;
 
 // Whether all runs of `output` can be stored at once.
@@ -73,17 +62,24 @@ TLM_DEVICE bool StoresRuns(const GemmOutput& output) {
   return reinterpret_cast<uintptr_t>(output.out) % bytes == 0 && output.out_stride % kStoreRun == 0;
 }
 
-// Stores the first `count` outputs of a run, of a plain product without an activation. wide:
-// StoresRuns, and there are kStoreRun.
+// The values of a run of columns before the activation; the first `count` of them exist.
 template <typename T>
-TLM_DEVICE void StoreRounded(const GemmOutput& output, int64_t token, int64_t column, int count,
-                             const Quad& accumulators, bool wide) {
-  float v[kStoreRun];
+TLM_DEVICE void BiasedRun(const GemmOutput& output, const float* accumulators, int64_t column,
+                          int count, float (&v)[kStoreRun]) {
+  const Quad quad = LoadQuad(accumulators);
+#pragma unroll
+  for (int i = 0; i < kStoreRun; ++i) v[i] = RoundOutput<T>(output, FloatOfBits(quad.word[i]));
+  if (output.bias == nullptr) return;
 #pragma unroll
   for (int i = 0; i < kStoreRun; ++i) {
-    const float accumulator = FloatOfBits(accumulators.word[i]);
-    v[i] = i < count ? Biased<T>(output, accumulator, column + i) : 0.0f;
+    if (i < count) v[i] = RoundOutput<T>(output, v[i] + output.bias[column + i]);
   }
+}
+
+// Stores the first `count` outputs of a run. wide: StoresRuns, and there are kStoreRun.
+template <typename T>
+TLM_DEVICE void StoreOutputs(const GemmOutput& output, int64_t token, int64_t column, int count,
+                             bool wide, const float (&v)[kStoreRun]) {
   if (!wide) {
 #pragma unroll
     for (int i = 0; i < kStoreRun; ++i) {
@@ -111,9 +107,8 @@ struct StagedSums {
   int round;
 };
 
-// The epilogue of staged sums, all threads: to outputs. Code, not time, is what it is sparing of:
-// activations are long, and stand here once, in a loop over single outputs; sums that are only
-// rounded go four at a time.
+// The epilogue of staged sums, all threads: to outputs, in runs. Only the activations that are long
+// stand in a loop over single outputs, once: there it is code, not time, that is spared.
 //
 // Area says where they are: kRows rows of kTokens tokens, At(token, row) the place of a sum, a
 // multiple of 4 for every fourth row, TileRow(round, row) its row of the tile; gated: kGates gates,
@@ -123,27 +118,44 @@ TLM_DEVICE void StoreStaged(const GemmArgs& args, const StagedSums& staged) {
   const GemmOutput& output = args.output;
   const int left = static_cast<int>(args.m) - staged.first_token;
   const int tokens = left < Area::kTokens ? left : Area::kTokens;
-  const bool gated = args.gated;
-  const int columns = static_cast<int>(args.n) >> (gated ? 1 : 0);
-  if (gated || output.activation != GemmActivation::kNone) {
-    const int token_outputs = Area::kRows >> (gated ? 1 : 0);
+  const int columns = static_cast<int>(args.n) >> (args.gated ? 1 : 0);
+  const bool wide = StoresRuns<T>(output);
+  if (args.gated) {
+    constexpr int kRuns = Area::kRows / 2 / kStoreRun;
 #pragma unroll 1
-    for (int i = static_cast<int>(threadIdx.x); i < tokens * token_outputs; i += kThreads) {
-      const int token = gated ? i / (Area::kRows / 2) : i / Area::kRows;
-      const int at = i - token * token_outputs;
-      const int row = gated ? at + at / Area::kGates * Area::kGates : at;
+    for (int i = static_cast<int>(threadIdx.x); i < tokens * kRuns; i += kThreads) {
+      const int token = i / kRuns;
+      const int at = i % kRuns * kStoreRun;
+      const int row = at + at / Area::kGates * Area::kGates;
       const int tile_row = staged.first_row + Area::TileRow(staged.round, row);
-      const int gates = tile_row / (2 * Area::kGates) * Area::kGates;
-      const int column = gated ? gates + tile_row % Area::kGates : tile_row;
+      const int column = tile_row / (2 * Area::kGates) * Area::kGates + tile_row % Area::kGates;
+      const int count = columns - column;
+      if (count <= 0) continue;
+      float gates[kStoreRun];
+      float v[kStoreRun];
+      BiasedRun<T>(output, staged.sums + Area::At(token, row), column, count, gates);
+      BiasedRun<T>(output, staged.sums + Area::At(token, row + Area::kGates),
+                   output.up_bias + column, count, v);
+#pragma unroll
+      for (int j = 0; j < kStoreRun; ++j) v[j] = Silu(gates[j]) * v[j];
+      StoreOutputs<T>(output, staged.first_token + token, column, count, wide && count >= kStoreRun,
+                      v);
+    }
+    return;
+  }
+  if (output.activation != GemmActivation::kNone) {
+#pragma unroll 1
+    for (int i = static_cast<int>(threadIdx.x); i < tokens * Area::kRows; i += kThreads) {
+      const int token = i / Area::kRows;
+      const int row = i % Area::kRows;
+      const int column = staged.first_row + Area::TileRow(staged.round, row);
       if (column >= columns) continue;
-      const float up = gated ? staged.sums[Area::At(token, row + Area::kGates)] : 0.0f;
-      StoreActivated<T>(output, gated, staged.first_token + token, column,
-                        staged.sums[Area::At(token, row)], up);
+      const float v = Biased<T>(output, staged.sums[Area::At(token, row)], column);
+      Store<T>(output, staged.first_token + token, column, Activated(output.activation, v));
     }
     return;
   }
   constexpr int kRuns = Area::kRows / kStoreRun;
-  const bool wide = StoresRuns<T>(output);
 // Once where a tile's sums take nearly all registers.
 #pragma unroll(Area::kTokens <= 64 ? 2 : 1)
   for (int i = static_cast<int>(threadIdx.x); i < tokens * kRuns; i += kThreads) {
@@ -152,8 +164,10 @@ TLM_DEVICE void StoreStaged(const GemmArgs& args, const StagedSums& staged) {
     const int column = staged.first_row + Area::TileRow(staged.round, row);
     const int count = columns - column;
     if (count <= 0) continue;
-    StoreRounded<T>(output, staged.first_token + token, column, count,
-                    LoadQuad(staged.sums + Area::At(token, row)), wide && count >= kStoreRun);
+    float v[kStoreRun];
+    BiasedRun<T>(output, staged.sums + Area::At(token, row), column, count, v);
+    StoreOutputs<T>(output, staged.first_token + token, column, count, wide && count >= kStoreRun,
+                    v);
   }
 }
 
