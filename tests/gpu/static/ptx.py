@@ -6,6 +6,7 @@ usage: ptx.py OBJECTS SOURCE...
 Of every kernel:
 - no floating-point atomics, no approximate functions, nothing flushed to zero: results would depend
   on the order or on the device; but for Reciprocal (kernels/simt.h), whose errors are made up for
+- no loads that other blocks' stores may not reach (ld.global.nc)
 - no calls: all is inlined, so that what is read here is all there is
 - no single bytes read from global memory: it is what becomes of a wide access whose alignment the
   compiler has lost sight of
@@ -31,6 +32,7 @@ FORBIDDEN = {
     "a floating-point atomic": re.compile(r"^(atom|red)\.\S*\.(f|bf)\d"),
     "an approximate function": re.compile(r"^(?!rcp\.approx\.ftz\.f32\b)\S*\.(approx|full)\b"),
     "results flushed to zero": re.compile(r"^(?!rcp\.approx\.ftz\.f32\b)\S*\.ftz\b"),
+    "a load past other blocks' stores": re.compile(r"^ld(u\b|\S*\.nc\b)"),
     "a call": re.compile(r"^call\b"),
     "memory read byte by byte": re.compile(r"^ld(?!\.param)(?!\S*\.(shared|local))\S*\.[bsu]8\s"),
 }

@@ -191,6 +191,7 @@ class PtxTest(unittest.TestCase):
                      "ex2.approx.f32 %f1, %f2", "ex2.approx.ftz.f32 %f1, %f2",
                      "div.full.f32 %f1, %f2, %f3", "add.ftz.f32 %f1, %f2, %f3",
                      "rsqrt.approx.f32 %f1, %f2", "rcp.approx.f32 %f1, %f2",
+                     "ld.global.nc.v4.f32 {%f1, %f2, %f3, %f4}, [%rd1]", "ldu.global.u32 %r1, [%rd1]",
                      "call.uni (retval0), f, (param0)",
                      "ld.global.u8 %r1, [%rd1]", "@%p1 ld.b8 %rs1, [%rd1+3]"):
             self.assertTrue(self.complaints(self.insert("ret;", line)), line)
@@ -198,7 +199,7 @@ class PtxTest(unittest.TestCase):
     def test_what_resembles_them_is_allowed(self):
         for line in ("atom.global.add.u32 %r1, [%rd1], %r2", "red.shared.add.u64 [%r1], %rd2",
                      "div.rn.f32 %f1, %f2, %f3", "sqrt.rn.f32 %f1, %f2",
-                     "rcp.approx.ftz.f32 %f1, %f2",
+                     "rcp.approx.ftz.f32 %f1, %f2", "ld.volatile.global.u32 %r1, [%rd1]",
                      "fma.rn.f32 %f1, %f2, %f3, %f4", "ld.param.u8 %rs1, [Embed_param_0+32]",
                      "ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%rd1]",
                      "ld.shared.u8 %rs1, [%r1]"):
@@ -233,7 +234,7 @@ class PtxTest(unittest.TestCase):
             self.assertIn("before the wait", "".join(self.complaints(text)), line)
 
     def test_what_others_do_not_see_may_be_stored_before_waiting(self):
-        for line in ("st.shared.u32 [%r1], %r2", "ld.global.nc.u32 %r1, [%rd1]",
+        for line in ("st.shared.u32 [%r1], %r2", "ld.global.u32 %r1, [%rd1]",
                      "cp.async.cg.shared.global [%r1], [%rd1], 16",
                      "atom.shared.add.u32 %r1, [%r2], 1"):
             text = self.insert("griddepcontrol.wait;", line)
