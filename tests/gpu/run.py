@@ -106,7 +106,7 @@ def all_stages(out, scratch):
                 [f"--part={part}", f"--json={out}/canon-{part}.json"])
           for part, seconds in (("mma", 20), ("own", 45), ("library", 45), ("blocks", 60))),
         gtest("kernels-rows", 30, kernels,
-              "RowKernelsTest.*:EmbedKernelTest.*:PrepareAttentionKernelTest.*"),
+              "RowKernelsTest.*:SwiGluTest.*:EmbedKernelTest.*:PrepareAttentionKernelTest.*"),
         gtest("kernels-gemm", 60, kernels, "Gemm*:BlockProductsTest.*"),
         gtest("kernels-attention", 90, kernels,
               "AttentionKernelTest.*:*/AttentionFoldTest.*:*/AttentionInvarianceTest.*"),

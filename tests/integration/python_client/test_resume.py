@@ -5,7 +5,7 @@ import threading
 import unittest
 
 from servers import Replica
-from tlm_client import AsyncClient, Client, NewTokens, PromptTokens, Started
+from tlm_client import AsyncClient, Client, NewTokens, PromptTokens, ResumePolicy, Started
 
 PROMPT = "The king"
 COMMON = {"temperature": 1.0, "ignore_eos": True, "max_new_tokens": 700}
@@ -101,7 +101,8 @@ class ResumeTest(unittest.TestCase):
         replica = self.replicas[0]
         for _ in range(TRIES):
             with Client(replica.target) as client:
-                stream = client.stream(PROMPT, seed=5, **options)
+                # On a busy machine a server takes longer to start than 10 s.
+                stream = client.stream(PROMPT, seed=5, resume=ResumePolicy(timeout=60), **options)
                 events = [next(stream)]
                 replica.kill()
                 back = threading.Thread(target=replica.restart)
