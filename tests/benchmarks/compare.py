@@ -26,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+import scenario
 
 OPENVINO_BENCH = pathlib.Path(__file__).resolve().with_name("openvino_bench.py")
 
@@ -432,7 +432,7 @@ def parse_arguments():
     parser.add_argument("--parallel_prompt", type=positive, default=16,
                         help="tokens of each sequence before those that decode together begin")
     parser.add_argument("--engine_bench", type=pathlib.Path,
-                        default=ROOT / "build" / "release" / "benchmarks" / "engine_bench")
+                        default=scenario.ROOT / "build" / "release" / "benchmarks" / "engine_bench")
     parser.add_argument("--timeout", type=positive, default=1800, help="seconds of one run")
     parser.add_argument("--json", type=pathlib.Path, help="write everything to this file")
     arguments = parser.parse_args()
@@ -452,7 +452,7 @@ def parse_arguments():
 
 
 def check_files(arguments):
-    wanted = [("--engine_bench", arguments.engine_bench)]
+    wanted = []
     if arguments.openvino:
         if not (arguments.openvino / "bin" / "python").is_file():
             raise BenchError(f"--openvino={arguments.openvino}: OpenVINO GenAI is not installed "
@@ -463,6 +463,7 @@ def check_files(arguments):
             wanted.append(("--peer", arguments.peer))
         if any(test.sequences > 1 for test in arguments.tests):
             wanted.append(("--batched_peer", arguments.batched_peer))
+    scenario.built(arguments.engine_bench)
     for flag, path in wanted:
         if not path.is_file():
             raise BenchError(f"{flag}={path}: there is no such file")

@@ -87,7 +87,7 @@ def measure_refusals(arguments, processors):
             ports=("metrics",), prefix=scenario.pinned(processors[0])))
         stack.callback(server.kill)
         path = server.folder / "json"
-        benchmark = scenario.pinned(processors[1], arguments.build / "benchmarks" / "serve_bench",
+        benchmark = scenario.pinned(processors[1], scenario.benchmark_of(arguments, "serve_bench"),
                                     f"--target={server.target}")
         # One runs and one waits, until all is over.
         pair = stack.enter_context(subprocess.Popen(

@@ -11,6 +11,8 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEMO_MODEL = ROOT / "model" / "demo"
+# Makes all programs that the scripts here run; quickstart.sh makes no benchmarks.
+BUILD_COMMAND = "tests/run.sh --build-only"
 
 
 def parser(description):
@@ -27,9 +29,20 @@ def parser(description):
     return result
 
 
+def built(program):
+    """This program, which must exist."""
+    if not program.is_file():
+        sys.exit(f"{pathlib.Path(sys.argv[0]).name}: {program} does not exist: {BUILD_COMMAND} builds it")
+    return program
+
+
 def server_of(arguments):
     """The server's program."""
-    return arguments.server or arguments.build / "bin" / "tlm-server"
+    return built(arguments.server or arguments.build / "bin" / "tlm-server")
+
+
+def benchmark_of(arguments, name):
+    return built(arguments.build / "benchmarks" / name)
 
 
 def halves():
@@ -48,14 +61,14 @@ def pinned(processors, *command):
 def run(arguments, benchmark, flags, server_flags, processors=None):
     """Runs a benchmark against a server of its own; its output goes on, its JSON comes back.
     `processors`: for the server and for the client; None = they share what there is."""
-    server = [server_of(arguments)]
+    server, program = [server_of(arguments)], benchmark_of(arguments, benchmark)
     prefix = []
     if processors is not None:
         server = pinned(processors[0], *server)
         prefix = pinned(processors[1])
     with tempfile.TemporaryDirectory(prefix="tlm-benchmark-") as directory:
         path = pathlib.Path(directory) / "result.json"
-        command = [*prefix, arguments.build / "benchmarks" / benchmark, f"--server={server[0]}",
+        command = [*prefix, program, f"--server={server[0]}",
                    f"--json={path}", *flags, "--", *server[1:], "--log_level=warn", *server_flags,
                    *arguments.server_flag]
         sys.stdout.flush()

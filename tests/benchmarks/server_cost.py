@@ -38,7 +38,7 @@ def run_engine(arguments):
     """The model's own figures, by streams."""
     with tempfile.TemporaryDirectory(prefix="tlm-benchmark-") as directory:
         path = pathlib.Path(directory) / "result.json"
-        command = [arguments.build / "benchmarks" / "engine_bench", f"--model={arguments.model}",
+        command = [scenario.benchmark_of(arguments, "engine_bench"), f"--model={arguments.model}",
                    "--backend=cpu", f"--threads={arguments.threads}", "--prompts=",
                    f"--decode={arguments.output_tokens}", f"--depths={arguments.prompt_tokens}",
                    f"--sequences={arguments.streams}", "--repetitions=3", "--long_depth=0",
@@ -130,7 +130,7 @@ def run_streams(arguments, *flags):
     """CPU time of the server of stream_bench, in microseconds a token, by streams."""
     with tempfile.TemporaryDirectory(prefix="tlm-benchmark-") as directory:
         path = pathlib.Path(directory) / "result.json"
-        command = [arguments.build / "benchmarks" / "stream_bench", f"--json={path}",
+        command = [scenario.benchmark_of(arguments, "stream_bench"), f"--json={path}",
                    f"--streams={arguments.streams}", f"--pace={FACADE_PACE}",
                    f"--duration={arguments.duration}", f"--warmup={arguments.warmup}", *flags]
         sys.stdout.flush()

@@ -457,6 +457,23 @@ class SmokeTest(unittest.TestCase):
                 self.assertEqual(test["peer"], rate)
                 self.assertAlmostEqual(test["ratio"], test["ours"] / rate)
 
+    def test_scripts_name_the_build_of_a_missing_program(self):
+        flag = f"--build={self.directory}"
+        for script, *flags in (("overload.py", flag), ("long_prompt.py", flag),
+                               ("prefix_cache.py", flag), ("neighbours.py", flag),
+                               ("server_cost.py", flag), ("start_time.py", flag),
+                               ("compare.py", f"--engine_bench={self.directory}/engine_bench",
+                                "--peer=/nowhere/llama-bench", "--gguf=model.gguf",
+                                "--preset=cs336-tinystories")):
+            with self.subTest(script):
+                result = subprocess.run(
+                    [SOURCE_DIR / "tests" / "benchmarks" / script, *flags],
+                    stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+                self.assertEqual(result.returncode, 1, result.stderr)
+                line, = result.stderr.splitlines()
+                self.assertIn(str(self.directory), line)
+                self.assertIn("tests/run.sh --build-only", line)
+
     def test_a_file_is_held_against_the_peer_and_against_our_own_weights(self):
         engine = self.directory / "engine_bench"
         engine.write_text(FAKE_ENGINE.format(python=sys.executable), encoding="utf-8")

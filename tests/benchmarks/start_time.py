@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """How long a server takes from exec until it serves and until its first token, and how much memory
 it takes on the way, with its model in the page cache.
 
@@ -23,8 +24,9 @@ import tempfile
 import time
 
 import random_checkpoint
+import scenario
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = scenario.ROOT
 sys.path.append(str(ROOT / "tests" / "support"))
 
 from server_process import ServerProcess  # noqa: E402
@@ -57,7 +59,7 @@ def import_stubs(build):
     """The generated clients: (grpc, health, model service, request builder)."""
     stubs = build / "tests" / "integration" / "python" / "stubs"
     if not (stubs / "stamp").exists():
-        sys.exit(f"start_time.py: no Python stubs in {stubs}; build tlm_python_stubs")
+        sys.exit(f"start_time.py: no Python stubs in {stubs}: {scenario.BUILD_COMMAND} makes them")
     sys.path.insert(0, str(stubs))
     import grpc
     grpc.__path__.append(str(stubs / "grpc"))
@@ -212,7 +214,7 @@ def table(results):
 def main():
     arguments = parse_arguments()
     stubs = import_stubs(arguments.build)
-    server = arguments.server or arguments.build / "bin" / "tlm-server"
+    server = scenario.server_of(arguments)
     with tempfile.TemporaryDirectory(prefix="tlm-start-model-") as temporary:
         flags = [*model_flags(arguments, temporary), *arguments.server_flags]
         results = [start_once(stubs, server, flags, not arguments.preset)
