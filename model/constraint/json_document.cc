@@ -2,15 +2,20 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "absl/container/flat_hash_set.h"
 #include "model/base/errors.h"
-#include "model/base/json.h"
+#include "model/base/json_builder.h"
 #include "model/constraint/number_regex.h"
 
 namespace tlm {
 namespace {
+
+// Numbers are kept as texts, also those that no double holds: to the parser they are long doubles.
+using WideJson =
+    nlohmann::basic_json<std::map, std::vector, std::string, bool, int64_t, uint64_t, long double>;
 
 class DocumentBuilder {
  public:
@@ -22,7 +27,7 @@ class DocumentBuilder {
   }
   bool number_integer(int64_t value) { return Number(std::to_string(value)); }
   bool number_unsigned(uint64_t value) { return Number(std::to_string(value)); }
-  bool number_float(double, const std::string& text) { return Number(text); }
+  bool number_float(long double, const std::string& text) { return Number(text); }
   bool string(std::string& value) {
     return Add({.kind = JsonKind::kString, .text = std::move(value)}) != nullptr;
   }
@@ -39,9 +44,8 @@ class DocumentBuilder {
     open_.back()->members.emplace_back(std::move(name), JsonValue());
     return true;
   }
-  bool parse_error(size_t position, const std::string&, const nlohmann::json::exception&) {
-    status =
-        InvalidArgument("not JSON at {}", LineAndColumn(text_, position == 0 ? 0 : position - 1));
+  bool parse_error(size_t position, const std::string&, const WideJson::exception& error) {
+    status = JsonError(text_, position, error);
     return false;
   }
 
@@ -144,7 +148,7 @@ const JsonValue* JsonValue::Find(std::string_view name) const {
 absl::StatusOr<JsonValue> ParseJsonDocument(std::string_view text, int max_depth) {
   TLM_RETURN_IF_ERROR(CheckNoZeroByte(text));
   DocumentBuilder builder(text, max_depth);
-  if (!nlohmann::json::sax_parse(text, &builder)) return builder.status;
+  if (!WideJson::sax_parse(text, &builder)) return builder.status;
   return std::move(builder.root);
 }
 

@@ -32,7 +32,8 @@ struct JsonValue {
 };
 
 // INVALID_ARGUMENT for text that is not JSON, a member that occurs twice in one object, numbers
-// that no double can hold, and arrays and objects nested deeper than `max_depth`.
+// that no long double can hold (on x86-64 from 1e4933 on), and arrays and objects nested deeper
+// than `max_depth`.
 absl::StatusOr<JsonValue> ParseJsonDocument(std::string_view text, int max_depth);
 
 // Equal values have equal texts: members sorted, numbers by value ("1.0" as "1").

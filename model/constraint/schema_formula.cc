@@ -98,6 +98,10 @@ Formula FormulaSet::OfRequired(std::string_view name) {
   return Of({.kind = Atom::Kind::kRequired, .name = std::string(name)});
 }
 
+Formula FormulaSet::HasProperty(std::string_view name) {
+  return And(OfTypes(TypeBit(JsonKind::kObject)), OfRequired(name));
+}
+
 Formula FormulaSet::Not(Formula formula) {
   const Node of = node(formula);
   switch (of.kind) {

@@ -96,6 +96,8 @@ class FormulaSet {
   Formula Of(Atom atom);
   Formula OfTypes(uint32_t types);
   Formula OfRequired(std::string_view name);
+  // An object that has the property: false for values of other types, unlike OfRequired.
+  Formula HasProperty(std::string_view name);
   Formula And(std::span<const Formula> parts) { return Combine(Kind::kAnd, parts); }
   Formula And(Formula a, Formula b) { return And(std::array{a, b}); }
   Formula Or(std::span<const Formula> parts) { return Combine(Kind::kOr, parts); }
@@ -110,6 +112,7 @@ class FormulaSet {
   // A reference that leads to itself without a value in between, by its order; unset if there is
   // none.
   std::optional<int32_t> EmptyLoop() const;
+  int32_t num_references() const { return static_cast<int32_t>(targets_.size()); }
 
   Kind kind(Formula formula) const { return node(formula).kind; }
   // Of kAtom, kReference and kOne: it is the negation of it.

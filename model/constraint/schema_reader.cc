@@ -28,12 +28,24 @@ Formula Integers(FormulaSet& formulas, RegexSet& regexes) {
                       .integers = true});
 }
 
+// Whether the keywords about dependencies apply in a draft that does not define them: validators
+// disagree (a compatibility option of some, unknown keywords to others).
+enum class OtherDrafts { kApply, kIgnore };
+
 class SchemaReader {
  public:
-  SchemaReader(const SchemaIndex& index, FormulaSet& formulas, RegexSet& regexes, Budget& budget)
-      : index_(index), formulas_(formulas), regexes_(regexes), budget_(budget) {}
+  SchemaReader(const SchemaIndex& index, OtherDrafts other_drafts, FormulaSet& formulas,
+               RegexSet& regexes, Budget& budget)
+      : index_(index),
+        other_drafts_(other_drafts),
+        formulas_(formulas),
+        regexes_(regexes),
+        budget_(budget),
+        first_reference_(formulas.num_references()) {}
 
   absl::StatusOr<Formula> ReadAll();
+  // After ReadAll: the schema has a keyword that `OtherDrafts` is about.
+  bool has_other_drafts() const { return has_other_drafts_; }
 
  private:
   using Place = SchemaIndex::Place;
@@ -88,9 +100,12 @@ class SchemaReader {
                                         std::string_view pattern);
 
   const SchemaIndex& index_;
+  const OtherDrafts other_drafts_;
   FormulaSet& formulas_;
   RegexSet& regexes_;
   Budget& budget_;
+  const int32_t first_reference_;  // number of the first reference that this reader makes
+  bool has_other_drafts_ = false;
   absl::flat_hash_map<const JsonValue*, Formula> references_;
   std::vector<std::pair<Formula, Place>> unread_;  // references made but not defined
   std::vector<std::string> reference_names_;       // by their order
@@ -106,7 +121,7 @@ absl::StatusOr<Formula> SchemaReader::ReadAll() {
   }
   if (const auto loop = formulas_.EmptyLoop()) {
     return InvalidArgument("$ref at {}: the schema refers to itself and to nothing else",
-                           reference_names_[static_cast<size_t>(*loop)]);
+                           reference_names_[static_cast<size_t>(*loop - first_reference_)]);
   }
   return root;
 }
@@ -481,6 +496,10 @@ absl::Status SchemaReader::ReadObjects(Schema& schema) {
 absl::Status SchemaReader::ReadDependencies(Schema& schema, std::string_view keyword) {
   const JsonValue* dependencies = schema.Find(keyword);
   if (dependencies == nullptr) return absl::OkStatus();
+  if ((keyword == "dependencies") != (index_.draft() <= SchemaDraft::kDraft7)) {
+    has_other_drafts_ = true;
+    if (other_drafts_ == OtherDrafts::kIgnore) return absl::OkStatus();
+  }
   if (!dependencies->is_object()) return Wrong(schema, keyword, "is not an object");
   for (const auto& [name, needs] : dependencies->members) {
     Formula then = kTrue;
@@ -496,7 +515,7 @@ absl::Status SchemaReader::ReadDependencies(Schema& schema, std::string_view key
     } else {
       TLM_ASSIGN_OR_RETURN(then, ReadChild(schema, needs, "/" + std::string(keyword) + "/" + name));
     }
-    schema.all.push_back(formulas_.Or(formulas_.Not(formulas_.OfRequired(name)), then));
+    schema.all.push_back(formulas_.Or(formulas_.Not(formulas_.HasProperty(name)), then));
   }
   return absl::OkStatus();
 }
@@ -527,7 +546,14 @@ absl::Status SchemaReader::ReadUnevaluated(Schema& schema, UnevaluatedKind kind)
 absl::StatusOr<Formula> ReadSchema(const JsonValue& schema, FormulaSet& formulas, RegexSet& regexes,
                                    Budget& budget) {
   TLM_ASSIGN_OR_RETURN(const SchemaIndex index, SchemaIndex::Build(schema));
-  return SchemaReader(index, formulas, regexes, budget).ReadAll();
+  SchemaReader reader(index, OtherDrafts::kApply, formulas, regexes, budget);
+  TLM_ASSIGN_OR_RETURN(const Formula root, reader.ReadAll());
+  if (!reader.has_other_drafts()) return root;
+  // A document is valid by both readings.
+  TLM_ASSIGN_OR_RETURN(
+      const Formula ignoring,
+      SchemaReader(index, OtherDrafts::kIgnore, formulas, regexes, budget).ReadAll());
+  return formulas.And(root, ignoring);
 }
 
 }  // namespace tlm

@@ -216,7 +216,7 @@ absl::StatusOr<Cases> EvaluationReader::ReadKeywords(const Place& schema, int de
   TLM_RETURN_IF_ERROR(ReadCondition(schema, depth, cases));
   if (const JsonValue* dependent = schema.value->Find("dependentSchemas")) {
     for (const auto& [name, child] : dependent->members) {
-      TLM_RETURN_IF_ERROR(AddWhere(formulas_.OfRequired(name),
+      TLM_RETURN_IF_ERROR(AddWhere(formulas_.HasProperty(name),
                                    ChildOf(schema, child, "/dependentSchemas/" + name), depth,
                                    cases));
     }

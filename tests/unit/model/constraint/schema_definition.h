@@ -7,6 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,12 @@ class SchemaDefinition {
       const char* branch = is(says) ? "then" : "else";
       return !schema.contains(branch) || is(schema[branch]);
     }
+    if (keyword == "unevaluatedProperties" || keyword == "unevaluatedItems") {
+      Json others = schema;
+      others.erase(keyword);
+      return SaysOfUnevaluated(keyword == "unevaluatedItems", says, Evaluated(others, value),
+                               value);
+    }
     if (value.is_number()) {
       const auto number = value.get<double>();
       if (keyword == "minimum") return number >= says.get<double>();
@@ -56,6 +63,56 @@ class SchemaDefinition {
     }
     if (value.is_array()) return SaysOfArray(schema, keyword, says, value);
     if (value.is_object()) return SaysOfObject(schema, keyword, says, value);
+    return true;
+  }
+
+  // Names of the properties, or indices of the items, that a schema evaluates in a value: all
+  // keywords count that are beside one another, and the subschemas that the value satisfies.
+  static std::set<std::string> Evaluated(const Json& schema, const Json& value) {
+    std::set<std::string> evaluated;
+    if (schema.is_boolean() || !Is(schema, value)) return evaluated;
+    const auto add = [&](const Json& part) {
+      if (Is(part, value)) evaluated.merge(Evaluated(part, value));
+    };
+    for (const char* keyword : {"allOf", "anyOf", "oneOf"}) {
+      for (const Json& part : schema.value(keyword, Json::array())) add(part);
+    }
+    if (schema.contains("if")) {
+      add(schema["if"]);
+      const char* branch = Is(schema["if"], value) ? "then" : "else";
+      if (schema.contains(branch)) add(schema[branch]);
+    }
+    if (value.is_array()) {
+      const size_t first = schema.value("prefixItems", Json::array()).size();
+      const bool all = schema.contains("items") || schema.contains("unevaluatedItems");
+      for (size_t i = 0; i < value.size(); ++i) {
+        const bool matches = schema.contains("contains") && Is(schema["contains"], value[i]);
+        if (i < first || all || matches) evaluated.insert(std::to_string(i));
+      }
+    }
+    if (!value.is_object()) return evaluated;
+    const Json dependent = schema.value("dependentSchemas", Json::object());
+    for (const auto& [name, needs] : dependent.items()) {
+      if (value.contains(name)) add(needs);
+    }
+    for (const auto& [name, member] : value.items()) {
+      if (schema.value("properties", Json::object()).contains(name) ||
+          (schema.contains("patternProperties") && name.find('b') != name.npos) ||
+          schema.contains("additionalProperties") || schema.contains("unevaluatedProperties")) {
+        evaluated.insert(name);
+      }
+    }
+    return evaluated;
+  }
+
+  static bool SaysOfUnevaluated(bool items, const Json& says,
+                                const std::set<std::string>& evaluated, const Json& value) {
+    if (items ? !value.is_array() : !value.is_object()) return true;
+    size_t index = 0;
+    for (const auto& [name, member] : value.items()) {
+      const std::string key = items ? std::to_string(index++) : name;
+      if (!evaluated.contains(key) && !Is(says, member)) return false;
+    }
     return true;
   }
 
@@ -109,6 +166,11 @@ class SchemaDefinition {
         if (value.contains(name) && !SaysOfObject(schema, "required", needs, value)) return false;
       }
     }
+    if (keyword == "dependentSchemas") {
+      for (const auto& [name, needs] : says.items()) {
+        if (value.contains(name) && !Is(needs, value)) return false;
+      }
+    }
     for (const auto& [name, member] : value.items()) {
       const bool named = schema.value("properties", Json::object()).contains(name);
       const bool matches = schema.contains("patternProperties") && name.find('b') != name.npos;
@@ -157,8 +219,12 @@ class RandomSchemas {
     for (int i = 1 + Draw(3); i > 0; --i) AddKeyword(schema, depth);
     return schema;
   }
+  static constexpr int kKeywords = 31;
   void AddKeyword(Json& schema, int depth) {
-    switch (Draw(depth > 0 ? 27 : 10)) {
+    AddKeyword(schema, depth, Draw(depth > 0 ? kKeywords : 10));
+  }
+  void AddKeyword(Json& schema, int depth, int keyword) {
+    switch (keyword) {
       case 0:
       case 1:
         schema["type"] = std::array{"null",   "boolean", "number", "integer",
@@ -240,11 +306,19 @@ class RandomSchemas {
         schema[Draw(2) == 0 ? "minProperties" : "maxProperties"] = Draw(3);
         break;
       case 26:
-        if (Draw(2) == 0) {
-          schema["propertyNames"] = Schema(0);
-        } else {
-          schema["dependentRequired"][Name()] = Json::array({Name()});
-        }
+        schema["propertyNames"] = Schema(0);
+        break;
+      case 27:
+        schema["dependentRequired"][Name()] = Json::array({Name()});
+        break;
+      case 28:
+        schema["dependentSchemas"][Name()] = Schema(depth - 1);
+        break;
+      case 29:
+        schema["unevaluatedProperties"] = Schema(depth - 1);
+        break;
+      case 30:
+        schema["unevaluatedItems"] = Schema(depth - 1);
         break;
     }
   }
