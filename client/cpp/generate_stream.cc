@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <random>
+#include <regex>
 #include <string>
 #include <utility>
 
@@ -11,6 +12,8 @@
 #include "client/cpp/status.h"
 #include "client/cpp/stream_continuation.h"
 #include "client/cpp/target_picker.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
 
 namespace tlm::client {
 namespace {
@@ -34,6 +37,23 @@ std::string Described(const absl::Status& status) {
   return fmt::format("{}: {}", CodeName(status.code()), std::string(status.message()));
 }
 
+// FAILED_PRECONDITION as a server says it.
+absl::Status StaleFingerprint(const std::string& message) {
+  google::rpc::ErrorInfo info;
+  info.set_domain("tlm");
+  info.set_reason("STALE_FINGERPRINT");
+  google::rpc::Status details;
+  details.add_details()->PackFrom(info);
+  return FromGrpcStatus(
+      {grpc::StatusCode::FAILED_PRECONDITION, message, details.SerializeAsString()});
+}
+
+// Cuts the fingerprints in a text.
+std::string WithShortHashes(const std::string& text) {
+  static const std::regex hash("\\b([0-9a-f]{8})[0-9a-f]{8,}\\b");
+  return std::regex_replace(text, hash, "$1...");
+}
+
 // What the end of a call says about where else the stream could go on.
 enum class CallEnd {
   kFinal,       // any other replica would answer the same
@@ -43,11 +63,14 @@ enum class CallEnd {
   kIdInUse,     // the replica has a call with this request_id
 };
 
-// Whether gRPC in this process made up the status: a server would have sent details.
-bool IsBrokenStream(const absl::Status& status, absl::string_view words) {
+// Else gRPC in this process, or a proxy, made up the status: a server sends details.
+bool IsFromServer(const absl::Status& status) {
   const ErrorDetails details = DetailsOf(status);
-  return details.domain.empty() && details.reason.empty() &&
-         status.message().find(words) != absl::string_view::npos;
+  return !details.domain.empty() || !details.reason.empty();
+}
+
+bool IsBrokenStream(const absl::Status& status, absl::string_view words) {
+  return !IsFromServer(status) && status.message().find(words) != absl::string_view::npos;
 }
 
 // Classifies a status other than OK of a call that was not cancelled here. As gRPC 1.51 reports
@@ -140,7 +163,7 @@ bool GenerateStream::Read(v1::GenerateResponse* event) {
       status_ = taken.status();
     } else if (*taken == StreamContinuation::Taken::kOtherModel) {
       call_.reset();
-      GoOnAfter(absl::FailedPreconditionError("the fingerprint or the prompt differs"));
+      GoOnAfter(absl::FailedPreconditionError(continuation_->DifferenceOf(event->started())));
     } else {
       NoteProgress();
       if (*taken == StreamContinuation::Taken::kDeliver) return true;
@@ -191,15 +214,17 @@ void GenerateStream::GoOnAfter(const absl::Status& status) {
   switch (end) {
     case CallEnd::kLost:
       lost_calls_.insert(target_);
+      search_->worth_waiting = search_->worth_waiting || IsFromServer(status);
       picker_->MarkFailed(target_, now);
       break;
     case CallEnd::kOverloaded:
+      search_->worth_waiting = true;
       search_->overloaded = status;
       picker_->MarkFailed(target_, now);
       break;
     case CallEnd::kOtherModel:
       if (!continuation_->started()) status_ = status;
-      other_models_.insert(target_);
+      LeaveOut(status);
       break;
     case CallEnd::kIdInUse:
       if (!lost_calls_.contains(target_) || std::exchange(rename_, true)) status_ = status;
@@ -221,6 +246,15 @@ void GenerateStream::BeginSearch(const absl::Status& cause, absl::Time now) {
   search_->cause = cause;
   search_->end = now + options_.resume.timeout;
   search_->backoff = options_.resume.initial_backoff;
+  search_->worth_waiting = !cause.ok();
+}
+
+void GenerateStream::LeaveOut(const absl::Status& status) {
+  other_models_.insert(target_);
+  why_other_ = fmt::format(
+      "{} runs another build, model or configuration and cannot continue the stream byte for byte: "
+      "{}",
+      picker_->name(target_), WithShortHashes(std::string(status.message())));
 }
 
 // Starts the next call, or sets status_.
@@ -228,15 +262,13 @@ void GenerateStream::SearchOn(const absl::Status& status) {
   std::set<size_t> excluded = other_models_;
   excluded.insert(search_->tried.begin(), search_->tried.end());
   std::optional<size_t> target = Pick(MonotonicNow(), excluded);
-  if (!target && other_models_.size() < picker_->size()) {
+  if (!target) {
+    if (!other_models_.empty() && !search_->worth_waiting) {
+      status_ = OnlyOtherModels();
+      return;
+    }
     if (!Pause(status)) return;
     target = Pick(MonotonicNow(), other_models_);
-  }
-  if (!target) {
-    status_ = WithMessage(status, fmt::format("no replica continues the stream, all {} targets "
-                                              "serve another model: {}",
-                                              picker_->size(), std::string(status.message())));
-    return;
   }
   Start(*target);
 }
@@ -262,6 +294,7 @@ bool GenerateStream::Pause(const absl::Status& status) {
   search_->backoff = std::min(search_->backoff * 2, options_.resume.max_backoff);
   search_->retry_delay = absl::InfiniteDuration();
   search_->overloaded = absl::OkStatus();
+  search_->worth_waiting = false;
   search_->tried.clear();
   if (cancel_.WaitFor(std::min(delay, deadline_ - now))) {
     status_ = absl::CancelledError("cancelled");
@@ -272,10 +305,26 @@ bool GenerateStream::Pause(const absl::Status& status) {
 
 absl::Status GenerateStream::NoReplica(const absl::Status& last) const {
   if (search_->cause.ok()) return last;
+  std::string reason(last.message());
+  if (absl::IsFailedPrecondition(last)) {
+    reason = why_other_;
+  } else if (!why_other_.empty()) {
+    reason += "; " + why_other_;
+  }
   return WithMessage(
       last, fmt::format("the stream broke ({}), and no replica continued it within {}: {}",
                         Described(search_->cause), absl::FormatDuration(options_.resume.timeout),
-                        std::string(last.message())));
+                        reason));
+}
+
+absl::Status GenerateStream::OnlyOtherModels() const {
+  std::string message =
+      fmt::format("the stream broke ({}), and {}", Described(search_->cause), why_other_);
+  if (picker_->size() > 1) {
+    message += fmt::format("; targets that differ: {}, that cannot be reached: {}",
+                           other_models_.size(), picker_->size() - other_models_.size());
+  }
+  return StaleFingerprint(message);
 }
 
 void GenerateStream::Start(size_t target) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -32,7 +33,11 @@ class TargetPicker;
 //
 // A request that is refused before its first event is tried once on each target; then the stream
 // waits for the retry time if all were UNAVAILABLE, and returns the refusal otherwise.
-// FAILED_PRECONDITION if all targets serve another model than the one that began the stream.
+//
+// A target whose fingerprint differs from the stream's is left out. FAILED_PRECONDITION, reason
+// STALE_FINGERPRINT, as soon as there is such a target and each other one, the lost replica
+// included, was asked since the break and cannot be reached. A target that starts, drains or is
+// overloaded is waited for.
 //
 // Not thread-safe, except Cancel. The destructor cancels the call.
 class GenerateStream {
@@ -70,6 +75,9 @@ class GenerateStream {
     std::set<size_t> tried;                                 // since the last pause
     absl::Duration retry_delay = absl::InfiniteDuration();  // the shortest one since then
     absl::Status overloaded;                                // such a refusal since then
+    // Since then a target that may be of the same model answered, or the lost replica was not asked
+    // again.
+    bool worth_waiting = false;
   };
 
   bool resumable() const { return options_.resume.max_resumes > 0; }
@@ -81,8 +89,10 @@ class GenerateStream {
   void SearchOn(const absl::Status& status);
   bool Pause(const absl::Status& status);
   void Start(size_t target);
+  void LeaveOut(const absl::Status& status);
   void StartCallTo(size_t target, const v1::GenerateRequest& request, const CallOptions& options);
   absl::Status NoReplica(const absl::Status& last) const;
+  absl::Status OnlyOtherModels() const;
 
   const CallOptions options_;
   TargetPicker* const picker_;
@@ -93,6 +103,7 @@ class GenerateStream {
   const std::unique_ptr<StreamContinuation> continuation_;
   std::optional<Search> search_;   // until the first event of a call
   std::set<size_t> other_models_;  // targets that cannot continue the stream
+  std::string why_other_;          // which of them was found last, and why; empty if none was
   std::set<size_t> lost_calls_;    // targets that may still know the request
   bool rename_ = false;
   int resumes_ = 0;

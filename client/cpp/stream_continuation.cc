@@ -137,6 +137,15 @@ absl::StatusOr<StreamContinuation::Taken> StreamContinuation::TakeStarted(
   return Taken::kDeliver;
 }
 
+std::string StreamContinuation::DifferenceOf(const v1::GenerateStarted& started) const {
+  if (started.fingerprint() != fingerprint_) {
+    return fmt::format("its fingerprint is {}, the stream's is {}", started.fingerprint(),
+                       fingerprint_);
+  }
+  return fmt::format("its prompt has {} tokens, the stream's has {}", started.prompt_token_count(),
+                     prompt_tokens_);
+}
+
 absl::StatusOr<StreamContinuation::Taken> StreamContinuation::TakePrompt(
     v1::GeneratePrompt* prompt) {
   const uint64_t end = uint64_t{prompt->offset()} + static_cast<uint64_t>(prompt->tokens_size());

@@ -45,6 +45,8 @@ class StreamContinuation {
 
   // Whether `started` was delivered: from then on only the same model can continue.
   bool started() const { return started_; }
+  // Why Take returned kOtherModel for this event.
+  std::string DifferenceOf(const v1::GenerateStarted& started) const;
 
  private:
   using RegionEvents = google::protobuf::RepeatedPtrField<v1::RegionEvent>;

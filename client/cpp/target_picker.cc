@@ -102,7 +102,8 @@ TargetPicker::RunningCall::~RunningCall() {
 }
 
 TargetPicker::TargetPicker(const std::vector<std::string>& targets)
-    : names_(HashesOf(targets)),
+    : names_(targets),
+      hashes_(HashesOf(targets)),
       failed_(targets.size(), absl::InfinitePast()),
       running_(targets.size(), 0) {}
 
@@ -122,7 +123,7 @@ std::optional<size_t> TargetPicker::NextFor(uint64_t affinity, absl::Time now,
   std::vector<size_t> candidates = Candidates(now, excluded);
   if (candidates.empty()) return std::nullopt;
   std::sort(candidates.begin(), candidates.end(), [&](size_t a, size_t b) {
-    return RendezvousScore(affinity, names_[a]) > RendezvousScore(affinity, names_[b]);
+    return RendezvousScore(affinity, hashes_[a]) > RendezvousScore(affinity, hashes_[b]);
   });
   // With the call that is to start, so that one candidate at least is below the bound.
   size_t calls = 1;

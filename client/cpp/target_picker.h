@@ -53,6 +53,7 @@ class TargetPicker {
   explicit TargetPicker(const std::vector<std::string>& targets);
 
   size_t size() const { return names_.size(); }
+  const std::string& name(size_t target) const { return names_[target]; }
 
   // Round robin: the next target that is not `excluded`; none if all are.
   std::optional<size_t> Next(absl::Time now, const std::set<size_t>& excluded = {});
@@ -67,7 +68,8 @@ class TargetPicker {
   // The targets not excluded, without those that failed recently if others are left. In order.
   std::vector<size_t> Candidates(absl::Time now, const std::set<size_t>& excluded) const;
 
-  const std::vector<uint64_t> names_;  // hashes
+  const std::vector<std::string> names_;
+  const std::vector<uint64_t> hashes_;  // of names_
   std::mutex mutex_;
   std::vector<absl::Time> failed_;  // guarded by mutex_; when last
   std::vector<size_t> running_;     // guarded by mutex_

@@ -14,6 +14,8 @@ from tlm_client import (AsyncClient, Cancelled, Client, FailedPrecondition, Inte
 
 Code = grpc.StatusCode
 QUICK = ResumePolicy(timeout=2.0, initial_backoff=0.01, max_backoff=0.02)
+# A replica's fingerprint; the others have "f".
+OTHER = "0123abcd" * 8
 # What a stream of five tokens is, whole.
 WHOLE = "abcde"
 
@@ -179,15 +181,73 @@ class ContinuationTest(unittest.TestCase):
                 client.generate("x")
 
     def test_replicas_of_another_model_are_left_out(self):
+        """The stream breaks on the first target, which answers further calls by the other scripts.
+        A call more than there are scripts fails."""
+        lost, gone = cut(2, Code.UNAVAILABLE, "lost"), refuse(Code.UNAVAILABLE, "refused")
+        stale = refuse(Code.FAILED_PRECONDITION, f'this server\'s fingerprint is "{OTHER}", the '
+                       'stream was begun by "f"', reason="STALE_FINGERPRINT")
+        busy = {name: refuse(code, name, reason=name, retry_delay=0.01) for name, code in (
+            ("DRAINING", Code.UNAVAILABLE), ("STARTING", Code.UNAVAILABLE),
+            ("QUEUE_FULL", Code.RESOURCE_EXHAUSTED))}
+        continued = {
+            "the lost replica is there": ([lost, whole], [stale]),
+            "another one has the fingerprint": ([lost], [stale], [whole]),
+            "another one is out of reach at first": ([lost, gone], [busy["STARTING"], whole],
+                                                     [stale]),
+            **{name: ([lost, script, whole], [stale]) for name, script in busy.items()}}
+        for name, scripts in continued.items():
+            for outcome, servers in self.both(*scripts):
+                with self.subTest(name):
+                    self.assert_whole(outcome()[0])
+                    self.assert_used(servers, scripts)
+        ended = {
+            "the lost replica is out of reach": (([lost, gone], [stale]), 1, 1),
+            "all others are out of reach": (([lost, gone], [gone, gone], [stale]), 1, 2),
+            "it leaves": (([lost, busy["DRAINING"], gone], [stale]), 1, 1),
+            "it comes back as another one": (([lost, gone], [stale], [stale]), 2, 1),
+            "all differ": (([lost, stale], [stale]), 2, 0)}
+        for name, (scripts, differ, unreachable) in ended.items():
+            for outcome, servers in self.both(*scripts, resume=ResumePolicy(timeout=600)):
+                with self.subTest(name), self.assertRaises(FailedPrecondition) as raised:
+                    outcome()
+                self.assert_used(servers, scripts)
+                self.assertEqual(raised.exception.reason, "STALE_FINGERPRINT")
+                self.assertRegex(
+                    raised.exception.message,
+                    r"^the stream broke \(UNAVAILABLE: lost\), and 127\.0\.0\.1:\d+ runs another "
+                    r"build, model or configuration and cannot continue the stream byte for byte: "
+                    r"this server's fingerprint is \"0123abcd\.\.\.\", the stream was begun by "
+                    rf"\"f\"; targets that differ: {differ}, that cannot be reached: {unreachable}$")
+
+    def assert_used(self, servers, scripts):
+        self.assertEqual([len(server.requests) for server in servers], list(map(len, scripts)))
+
+    def test_a_replica_of_another_model_that_does_not_resume_is_named(self):
+        """Without a token there is nothing to resume, and `started` tells."""
         def other(request, context):
-            yield started(fingerprint="g")
-        scripts = [cut(2, Code.UNAVAILABLE), whole], [other]
-        for outcome, (first, second) in self.both(*scripts):
-            self.assert_whole(outcome()[0])
-            self.assertEqual((len(first.requests), len(second.requests)), (2, 1))
-        stale = refuse(Code.FAILED_PRECONDITION, "stale", reason="STALE_FINGERPRINT")
-        for outcome, _ in self.both([cut(2, Code.UNAVAILABLE), stale], [stale]):
-            with self.assertRaisesRegex(FailedPrecondition, "all 2 targets serve another model"):
+            yield started(fingerprint=OTHER)
+
+        def other_prompt(request, context):
+            yield started(prompt_tokens=4)
+        for script, words in ((other, "its fingerprint is 0123abcd..., the stream's is f"),
+                              (other_prompt, "its prompt has 4 tokens, the stream's has 3")):
+            for outcome, servers in self.both([cut(0, Code.UNAVAILABLE), script]):
+                with self.assertRaises(FailedPrecondition) as raised:
+                    outcome()
+                self.assertTrue(raised.exception.message.endswith(
+                    f"and {servers[0].target} runs another build, model or configuration and "
+                    f"cannot continue the stream byte for byte: {words}"), raised.exception)
+
+    def test_the_end_of_the_patience_names_the_replica_of_another_model(self):
+        lost, stale = cut(2, Code.UNAVAILABLE), refuse(Code.FAILED_PRECONDITION, "stale")
+        leaving = refuse(Code.UNAVAILABLE, "leaving", reason="DRAINING", retry_delay=60)
+        for outcome, servers in self.both([lost, leaving], [stale]):
+            with self.assertRaisesRegex(Unavailable, f"within 2 s: leaving; {servers[1].target} "
+                                                     "runs another build, .*: stale$"):
+                outcome()
+        for outcome, servers in self.both([lost], [stale], resume=ResumePolicy(timeout=0)):
+            with self.assertRaisesRegex(FailedPrecondition,
+                                        f"within 0 s: {servers[1].target} runs another build"):
                 outcome()
 
     def test_a_request_id_still_held_gets_a_suffix(self):

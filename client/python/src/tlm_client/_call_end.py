@@ -35,7 +35,10 @@ def classify(error: TlmError) -> CallEnd:
     return CallEnd.FINAL
 
 
+def is_from_server(error: TlmError) -> bool:
+    """Else gRPC in this process, or a proxy, made up the status: a server sends details."""
+    return bool(error.details.domain or error.details.reason)
+
+
 def _is_broken_stream(error: TlmError, words: str) -> bool:
-    """Whether gRPC or a proxy made up the status: a server would have sent details."""
-    details = error.details
-    return not details.domain and not details.reason and words in error.message
+    return not is_from_server(error) and words in error.message

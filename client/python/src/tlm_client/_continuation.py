@@ -152,6 +152,14 @@ class StreamContinuation:
         self.started = True
         return Taken.DELIVER
 
+    def difference_of(self, started: messages.GenerateStarted) -> str:
+        """Why `take` returned OTHER_MODEL for this event."""
+        if started.fingerprint != self._fingerprint:
+            return (f"its fingerprint is {started.fingerprint}, "
+                    f"the stream's is {self._fingerprint}")
+        return (f"its prompt has {started.prompt_token_count} tokens, "
+                f"the stream's has {self._prompt_tokens}")
+
     def _take_prompt(self, prompt: messages.GeneratePrompt) -> Taken:
         end = prompt.offset + len(prompt.tokens)
         if prompt.offset > self._prompt_delivered:

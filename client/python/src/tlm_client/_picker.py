@@ -21,7 +21,8 @@ class TargetPicker:
     is left. Thread-safe."""
 
     def __init__(self, targets: Sequence[str]) -> None:
-        self._names = [hash_of(target.encode()) for target in targets]
+        self.targets = tuple(targets)
+        self._hashes = [hash_of(target.encode()) for target in targets]
         # The collector may end a RunningCall in a thread that holds it.
         self._lock = threading.RLock()
         self._failed = [-math.inf] * len(targets)  # when last
@@ -30,7 +31,7 @@ class TargetPicker:
 
     @property
     def size(self) -> int:
-        return len(self._names)
+        return len(self.targets)
 
     def next(self, now: float, excluded: Collection[int] = (),
              affinity: int | None = None) -> int | None:
@@ -68,7 +69,7 @@ class TargetPicker:
         share = (1 + sum(self._running[target] for target in candidates)) / len(candidates)
         bound = max(_FREE_CALLS, math.ceil(_MAX_LOAD_FACTOR * share))
         return max((target for target in candidates if self._running[target] < bound),
-                   key=lambda target: rendezvous_score(affinity, self._names[target]))
+                   key=lambda target: rendezvous_score(affinity, self._hashes[target]))
 
 
 class RunningCall:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -11,10 +12,10 @@ from typing import TypeAlias
 from grpc import StatusCode
 
 from . import messages
-from ._call_end import CallEnd, classify
+from ._call_end import CallEnd, classify, is_from_server
 from ._continuation import StreamContinuation, Taken
 from ._picker import RunningCall, TargetPicker
-from .errors import TlmError, make_error
+from .errors import ErrorDetails, TlmError, make_error
 from .types import ResumePolicy
 
 
@@ -52,6 +53,9 @@ class _Search:
     cause: TlmError | None  # of that call; None for the first call of the stream
     end: float  # of the timeout
     backoff: float
+    # Since the last pause a target that may be of the same model answered, or the lost replica was
+    # not asked again.
+    worth_waiting: bool
     tried: set[int] = field(default_factory=set)  # since the last pause
     retry_delay: float = math.inf  # the shortest one since then
     overloaded: TlmError | None = None  # such a refusal since then
@@ -75,6 +79,7 @@ class Resumption:
         self._continuation = StreamContinuation(request, now)
         self._search: _Search | None = None  # until the first event of a call
         self._other_models: set[int] = set()  # targets that cannot continue the stream
+        self._why_other = ""  # which of them was found last, and why
         self._lost_calls: set[int] = set()  # targets that may still know the request
         self._rename = False
         self._running: RunningCall | None = None
@@ -101,8 +106,9 @@ class Resumption:
             return Done(error)
         if taken is Taken.OTHER_MODEL:
             self.release()
-            return self._go_on_after(make_error(StatusCode.FAILED_PRECONDITION,
-                                                "the fingerprint or the prompt differs"), now)
+            return self._go_on_after(
+                make_error(StatusCode.FAILED_PRECONDITION,
+                           self._continuation.difference_of(event.started)), now)
         self._note_progress()
         return taken is Taken.DELIVER
 
@@ -127,7 +133,8 @@ class Resumption:
         return self._policy.max_resumes > 0
 
     def _begin_search(self, cause: TlmError | None, now: float) -> None:
-        self._search = _Search(cause, now + self._policy.timeout, self._policy.initial_backoff)
+        self._search = _Search(cause, now + self._policy.timeout, self._policy.initial_backoff,
+                               worth_waiting=cause is not None)
 
     def _note_progress(self) -> None:
         if self._search is None:
@@ -152,7 +159,7 @@ class Resumption:
         if end is CallEnd.OTHER_MODEL:
             if not self._continuation.started:
                 return Done(error)
-            self._other_models.add(self.target)
+            self._leave_out(error)
         elif end is CallEnd.ID_IN_USE:
             if self.target not in self._lost_calls or self._rename:
                 return Done(error)
@@ -162,21 +169,29 @@ class Resumption:
             self._picker.mark_failed(self.target, now)
             if end is CallEnd.LOST:
                 self._lost_calls.add(self.target)
+                search.worth_waiting |= is_from_server(error)
             else:
+                search.worth_waiting = True
                 search.overloaded = error
         if error.retry_delay is not None:
             search.retry_delay = min(search.retry_delay, error.retry_delay)
         return self._search_on(search, error, now)
 
+    def _leave_out(self, error: TlmError) -> None:
+        self._other_models.add(self.target)
+        # With the fingerprints cut.
+        difference = re.sub(r"\b([0-9a-f]{8})[0-9a-f]{8,}\b", r"\1...", error.message)
+        self._why_other = (
+            f"{self._picker.targets[self.target]} runs another build, model or configuration and "
+            f"cannot continue the stream byte for byte: {difference}")
+
     def _search_on(self, search: _Search, error: TlmError, now: float) -> Step:
         target = self._pick(now, self._other_models | search.tried)
         if target is not None:
             return self._start(target, now)
-        if len(self._other_models) < self._picker.size:
-            return self._pause(search, error, now)
-        return Done(make_error(
-            error.code, f"no replica continues the stream, all {self._picker.size} targets serve "
-            f"another model: {error.message}", error.details))
+        if self._other_models and not search.worth_waiting:
+            return Done(self._only_other_models(search))
+        return self._pause(search, error, now)
 
     def _pause(self, search: _Search, error: TlmError, now: float) -> Step:
         """Waits until the targets may be tried again, unless that is pointless."""
@@ -196,15 +211,30 @@ class Resumption:
         search.backoff = min(search.backoff * 2, self._policy.max_backoff)
         search.retry_delay = math.inf
         search.overloaded = None
+        search.worth_waiting = False
         search.tried.clear()
         return Wait(max(0.0, min(delay, self._deadline - now)))
 
     def _no_replica(self, search: _Search, last: TlmError) -> TlmError:
         if search.cause is None:
             return last
+        reason = last.message
+        if last.code is StatusCode.FAILED_PRECONDITION:
+            reason = self._why_other
+        elif self._why_other:
+            reason += f"; {self._why_other}"
         return make_error(
             last.code, f"the stream broke ({search.cause}), and no replica continued it within "
-            f"{self._policy.timeout:g} s: {last.message}", last.details)
+            f"{self._policy.timeout:g} s: {reason}", last.details)
+
+    def _only_other_models(self, search: _Search) -> TlmError:
+        message = f"the stream broke ({search.cause}), and {self._why_other}"
+        if self._picker.size > 1:
+            count = len(self._other_models)
+            message += (f"; targets that differ: {count}, that cannot be reached: "
+                        f"{self._picker.size - count}")
+        return make_error(StatusCode.FAILED_PRECONDITION, message,
+                          ErrorDetails(reason="STALE_FINGERPRINT", domain="tlm"))
 
     def _start(self, target: int, now: float) -> Start:
         # With several targets a call must not wait for an unreachable one.

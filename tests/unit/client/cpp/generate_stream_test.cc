@@ -14,7 +14,9 @@
 namespace tlm::client {
 namespace {
 
+using testing::EndsWith;
 using testing::HasSubstr;
+using testing::MatchesRegex;
 using testing::SizeIs;
 
 using GenerateScriptType = Script<v1::GenerateResponse>;
@@ -37,14 +39,14 @@ const grpc::Status kLost(grpc::StatusCode::UNAVAILABLE, "Socket closed");
 class GenerateStreamTest : public testing::Test {
  protected:
   // Replicas that answer as ScriptedAnswer, and a client of all of them.
-  void Serve(int replicas, const ClientOptions& client_options = {}) {
+  void Serve(int replicas) {
     std::vector<std::string> targets;
     for (int i = 0; i < replicas; ++i) {
       servers_.push_back(std::make_unique<FakeServer>());
       servers_[i]->answer_generate = [this](const auto& request) { return Whole(request); };
       targets.push_back(servers_[i]->target());
     }
-    client_ = *Client::Connect(targets, client_options);
+    client_ = *Client::Connect(targets);
     options_.resume.initial_backoff = absl::Milliseconds(1);
     options_.resume.timeout = absl::Seconds(20);
   }
@@ -146,7 +148,8 @@ TEST_F(GenerateStreamTest, NeverContinuesAfterAnAnswer) {
         grpc::Status(StatusCode::UNAUTHENTICATED, "x"), grpc::Status(StatusCode::UNKNOWN, "x"),
         grpc::Status(StatusCode::PERMISSION_DENIED, "x"), grpc::Status(StatusCode::INTERNAL, "x"),
         grpc::Status(StatusCode::RESOURCE_EXHAUSTED, "message larger than max"),
-        Refusal(StatusCode::INTERNAL, "RST_STREAM"), grpc::Status(StatusCode::OUT_OF_RANGE, "x")}) {
+        Refusal(StatusCode::INTERNAL, "RST_STREAM"), grpc::Status(StatusCode::OUT_OF_RANGE, "x"),
+        grpc::Status(StatusCode::FAILED_PRECONDITION, "x")}) {
     for (const size_t events : {0, 3}) {
       AlwaysEndWith(0, events, status);
       AlwaysEndWith(1, events, status);
@@ -286,36 +289,76 @@ TEST_F(GenerateStreamTest, WaitsForOverloadedReplicasInMidStream) {
   EXPECT_TRUE(stream->Finish().ok()) << stream->Finish();
 }
 
+// The stream breaks on the first replica, which answers further calls by its other answers.
 TEST_F(GenerateStreamTest, LeavesReplicasOfAnotherModelOut) {
-  Serve(3);
-  EndWith(0, 3, kLost);
-  const grpc::Status stale(grpc::StatusCode::FAILED_PRECONDITION, "the fingerprint differs");
-  AlwaysEndWith(1, 0, stale);
-  AlwaysEndWith(2, 0, stale);
-  const auto stream = client_->StartGenerate(Request(), options_);
-  EXPECT_EQ(ReadAll(stream.get()), Text(Request()));
-  EXPECT_EQ(Calls(0), 2u);
-  EXPECT_EQ(Calls(1), 1u);
-  EXPECT_EQ(Calls(2), 1u);
-
-  AlwaysEndWith(0, 0, stale);
-  const absl::Status first = StatusOf(Request());
-  EXPECT_EQ(first.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(std::string(first.message()), "the fingerprint differs");
-}
-
-TEST_F(GenerateStreamTest, SaysThatEveryReplicaServesAnotherModel) {
-  Serve(2);
-  const auto other = [this](const auto& request) {
+  const std::string other = "0123abcd0123abcd0123abcd0123abcd";
+  const Answer lost = [this](const auto& request) { return Cut(request, 3, kLost); };
+  const Answer early = [this](const auto& request) { return Cut(request, 1, kLost); };
+  const Answer whole = [this](const auto& request) { return Whole(request); };
+  const Answer differs = [this](const auto& request) {
     GenerateScriptType script = Whole(request);
     script.responses[0].mutable_started()->set_fingerprint("another");
     return script;
   };
-  SetAnswers(0, {[this](const auto& request) { return Cut(request, 1, kLost); }, other});
-  SetAnswers(1, {other});
-  const absl::Status status = StatusOf(Request());
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("all 2 targets serve another model"));
+  const auto refusing = [](const grpc::Status& status) {
+    return [status](const auto&) { return GenerateScriptType{{}, status}; };
+  };
+  const Answer gone = refusing(kLost);
+  const Answer stale = refusing({grpc::StatusCode::FAILED_PRECONDITION, "it is " + other});
+  const absl::Duration soon = absl::Milliseconds(1);
+  const Answer leaving = refusing(Refusal(grpc::StatusCode::UNAVAILABLE, "DRAINING", soon));
+  const Answer full = refusing(Refusal(grpc::StatusCode::RESOURCE_EXHAUSTED, "QUEUE_FULL", soon));
+  const struct {
+    std::vector<std::vector<Answer>> replicas;
+    std::string counts;  // empty: another replica continues
+  } cases[] = {
+      {{{lost, whole}, {stale}}, ""},
+      {{{lost, leaving, whole}, {stale}}, ""},
+      {{{lost, full, whole}, {stale}}, ""},
+      {{{lost, gone}, {leaving, whole}, {stale}}, ""},
+      {{{lost}, {stale}, {whole}}, ""},
+      {{{lost, gone}, {stale}},
+       ": it is 0123abcd...; targets that differ: 1, that cannot be reached: 1"},
+      {{{lost, gone}, {gone, gone}, {stale}}, "differ: 1, that cannot be reached: 2"},
+      {{{lost, leaving, gone}, {stale}}, "differ: 1, that cannot be reached: 1"},
+      {{{lost, gone}, {stale}, {stale}}, "differ: 2, that cannot be reached: 1"},
+      {{{lost, stale}, {stale}}, "differ: 2, that cannot be reached: 0"},
+      {{{lost, stale}}, "byte for byte: it is 0123abcd..."},
+      {{{early, differs}},
+       "byte for byte: its fingerprint is another, the stream's is fingerprint"},
+  };
+  int number = 0;
+  for (const auto& [replicas, counts] : cases) {
+    SCOPED_TRACE(number++);
+    servers_.clear();
+    Serve(static_cast<int>(replicas.size()));
+    for (size_t i = 0; i < replicas.size(); ++i) SetAnswers(i, replicas[i]);
+    options_.resume.timeout = absl::Hours(1);
+    const auto stream = client_->StartGenerate(Request(), options_);
+    const std::string text = ReadAll(stream.get());
+    for (size_t i = 0; i < replicas.size(); ++i) EXPECT_EQ(Calls(i), replicas[i].size()) << i;
+    const absl::Status status = stream->Finish();
+    EXPECT_EQ(status.ok(), counts.empty()) << status;
+    if (status.ok()) {
+      EXPECT_EQ(text, Text(Request()));
+      continue;
+    }
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(DetailsOf(status).reason, "STALE_FINGERPRINT");
+    EXPECT_THAT(std::string(status.message()),
+                MatchesRegex("the stream broke .UNAVAILABLE: Socket closed., and 127.0.0.1:[0-9]+ "
+                             "runs another build, .* byte for byte: .*"));
+    EXPECT_THAT(std::string(status.message()), EndsWith(counts));
+  }
+}
+
+TEST_F(GenerateStreamTest, NamesAReplicaOfAnotherModelWhenItGivesUp) {
+  Serve(2);
+  SetAnswers(0, {[this](const auto& request) { return Cut(request, 3, kLost); }});
+  AlwaysEndWith(1, 0, {grpc::StatusCode::FAILED_PRECONDITION, "it differs"});
+  options_.resume.timeout = absl::ZeroDuration();
+  const std::string message(StatusOf(Request()).message());
+  EXPECT_THAT(message, HasSubstr("no replica continued it within 0: " + servers_[1]->target()));
 }
 
 TEST_F(GenerateStreamTest, RenamesTheRequestWhereTheLostCallIsStillKnown) {
@@ -411,73 +454,6 @@ TEST_F(GenerateStreamTest, NoticesAReplicaThatLeavesTokensOut) {
   const absl::Status status = StatusOf(Request());
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(status.message()), HasSubstr("comes next"));
-}
-
-class PrefixAffinityTest : public GenerateStreamTest {
- protected:
-  static ClientOptions Affine() {
-    ClientOptions options;
-    options.balance = Balance::kPrefixAffinity;
-    return options;
-  }
-  // The target that answers a prompt.
-  size_t HomeOf(const std::string& prompt) {
-    v1::GenerateRequest request = Request();
-    request.set_prompt(prompt);
-    const auto stream = client_->StartGenerate(request, options_);
-    EXPECT_TRUE(stream->Finish().ok()) << stream->Finish();
-    return stream->target();
-  }
-};
-
-TEST_F(PrefixAffinityTest, SendsWhatBeginsAlikeToOneReplica) {
-  Serve(3, Affine());
-  std::set<size_t> homes;
-  for (int i = 0; i < 30; ++i) {
-    const std::string beginning = std::string(256, 'x').insert(0, std::to_string(i));
-    const size_t home = HomeOf(beginning + "one");
-    EXPECT_EQ(HomeOf(beginning + "another"), home);
-    homes.insert(home);
-  }
-  EXPECT_THAT(homes, SizeIs(3));
-}
-
-TEST_F(PrefixAffinityTest, GoesByTheApplicationsKey) {
-  Serve(3, Affine());
-  options_.affinity_key = "session 1";
-  const size_t home = HomeOf("one");
-  for (const char* prompt : {"two", "three", "four", "five"}) EXPECT_EQ(HomeOf(prompt), home);
-}
-
-TEST_F(PrefixAffinityTest, ContinuesOnTheReplicaThatComesNext) {
-  Serve(3, Affine());
-  const size_t home = HomeOf("p");
-  AlwaysEndWith(home, 3, kLost);
-  const auto stream = client_->StartGenerate(Request(), options_);
-  EXPECT_EQ(ReadAll(stream.get()), Text(Request()));
-  EXPECT_EQ(stream->resumes(), 1);
-  EXPECT_NE(stream->target(), home);
-  // While the first is avoided, the next call goes where that one went.
-  EXPECT_EQ(HomeOf("p"), stream->target());
-}
-
-TEST_F(PrefixAffinityTest, PassesCallsOnFromAReplicaThatRunsMoreThanItsShare) {
-  Serve(2, Affine());
-  for (const auto& server : servers_) {
-    server->answer_generate = [this](const auto& request) {
-      GenerateScriptType script = Whole(request);
-      script.responses.resize(1);
-      script.hold = true;
-      return script;
-    };
-  }
-  std::vector<std::unique_ptr<GenerateStream>> streams;
-  std::vector<size_t> counts(2);
-  for (int i = 0; i < 12; ++i) {
-    streams.push_back(client_->StartGenerate(Request(), options_));
-    ++counts[streams.back()->target()];
-  }
-  EXPECT_THAT(counts, testing::UnorderedElementsAre(8, 4));  // 5/4 of 12 / 2, rounded up
 }
 
 }  // namespace
