@@ -54,11 +54,11 @@ std::string HintOf(const absl::Status& status) {
            (timeout < absl::InfiniteDuration() ? ": --timeout=" + absl::FormatDuration(timeout)
                                                : std::string("; --timeout sets it"));
   }
-  const auto tells = [&message](const char* text) { return message.find(text) != message.npos; };
-  // Not for a connection that broke later.
-  if (!absl::IsUnavailable(status) || !tells("failed to connect")) return "";
+  // Not for a connection that broke later: the message of a stream that was lost and not continued
+  // begins otherwise.
+  if (!absl::IsUnavailable(status) || !message.starts_with("failed to connect")) return "";
   for (const auto& [tls, symptom, hint] : kConnectionHints) {
-    if (tls == TlsFromFlags() && tells(symptom)) return hint;
+    if (tls == TlsFromFlags() && message.find(symptom) != message.npos) return hint;
   }
   return "";
 }

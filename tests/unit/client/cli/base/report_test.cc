@@ -134,6 +134,12 @@ TEST_F(ReportTest, NamesTheTimeLimitThatEndedACall) {
 TEST_F(ReportTest, HintsAtNothingElse) {
   ReportError("info", absl::UnavailableError("Socket closed"), &console_);
   ReportError("info", NoConnection("Connection refused"), &console_);
+  ReportError("generate",
+              absl::UnavailableError(
+                  "the stream broke (UNAVAILABLE: Socket closed), and no replica continued it "
+                  "within 10s: failed to connect to all addresses; last error: UNKNOWN: "
+                  "ipv4:127.0.0.1:1: Connection refused"),
+              &console_);
   ReportError("info", absl::InternalError("failed to connect: Socket closed"), &console_);
   const absl::FlagSaver saver;
   ASSERT_TRUE(SetFlag("tls", "true"));
