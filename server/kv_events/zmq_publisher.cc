@@ -1,21 +1,16 @@
 #include "server/kv_events/zmq_publisher.h"
 
-#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
-#include <cstring>
 #include <deque>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -25,6 +20,7 @@
 #include "model/base/descriptor.h"
 #include "model/base/errors.h"
 #include "model/base/thread_name.h"
+#include "server/kv_events/zmtp_listener.h"
 
 namespace tlm {
 namespace {
@@ -69,58 +65,26 @@ Json Event(const KvEvent& event) {
   return Json::array({"AllBlocksCleared"});
 }
 
-constexpr std::string_view kIpc = "ipc://";
-// Peers send subscriptions and sequence numbers.
-constexpr int64_t kMaxReceivedBytes = 1024;
-// Replies to one replay; they share the memory of the history.
+// Messages of a replay that may wait for its reader; they share the memory of the history.
 constexpr int kMaxReplies = 20'000;
-// Batches sent between two looks at replay requests.
+// Between two looks at the other sources of work, so that none waits long.
 constexpr int kBatchesAtATime = 64;
+constexpr int kPiecesAtATime = 32;  // of what subscribers send
+constexpr int kRepliesAtATime = 256;
+// From then on, requests wait in their connections.
+constexpr size_t kMaxReplays = 64;
 constexpr uint64_t kEndOfReplay = ~uint64_t{0};
 
-using SequenceBytes = std::array<unsigned char, 8>;
-
-SequenceBytes BigEndian(uint64_t number) {
-  SequenceBytes bytes;
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    bytes[i] = static_cast<unsigned char>(number >> (8 * (bytes.size() - 1 - i)));
-  }
+std::string BigEndian(uint64_t number) {
+  std::string bytes(8, '\0');
+  for (int i = 7; i >= 0; --i, number >>= 8) bytes[i] = static_cast<char>(number & 0xFF);
   return bytes;
 }
 
-uint64_t FromBigEndian(const zmq::message_t& bytes) {
+uint64_t FromBigEndian(std::string_view bytes) {
   uint64_t number = 0;
-  for (size_t i = 0; i < bytes.size(); ++i) number = number << 8 | bytes.data<unsigned char>()[i];
+  for (const char byte : bytes) number = number << 8 | static_cast<unsigned char>(byte);
   return number;
-}
-
-// libzmq removes whatever file has the name of a socket that it binds.
-absl::Status CheckIpcPath(const std::string& path) {
-  struct stat status {};
-  if (path.starts_with('@') || lstat(path.c_str(), &status) != 0) return absl::OkStatus();
-  if (!S_ISSOCK(status.st_mode)) return FailedPrecondition("the file exists and is no socket");
-  const Descriptor probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
-  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
-  if (connect(probe.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
-    return absl::OkStatus();  // left by a process that is gone
-  }
-  return FailedPrecondition("another process listens there");
-}
-
-absl::Status Bind(zmq::socket_t& socket, const std::string& endpoint) {
-  absl::Status status;
-  if (endpoint.starts_with(kIpc)) status = CheckIpcPath(endpoint.substr(kIpc.size()));
-  if (status.ok()) {
-    try {
-      socket.set(zmq::sockopt::ipv6, endpoint.find('[') != endpoint.npos);
-      socket.bind(endpoint);
-      return status;
-    } catch (const zmq::error_t& error) {
-      status = FailedPrecondition("{}", error.what());
-    }
-  }
-  return WithContext(status, fmt::format("cannot publish KV events on {}", endpoint));
 }
 
 // Wakes the thread in a poll.
@@ -158,14 +122,12 @@ class ZmqPublisher::Impl {
 
   absl::Status Open(const ZmqOptions& options) {
     topic_ = options.topic;
-    SetUp(pub_, kHighWaterMark);
-    TLM_RETURN_IF_ERROR(Bind(pub_, options.endpoint));
-    endpoint_ = pub_.get(zmq::sockopt::last_endpoint);
+    TLM_RETURN_IF_ERROR(events_.Bind(options.endpoint));
+    endpoint_ = events_.endpoint();
     if (options.replay_endpoint.empty()) return absl::OkStatus();
-    replay_.emplace(context_, zmq::socket_type::router);
-    SetUp(*replay_, kMaxReplies);
-    TLM_RETURN_IF_ERROR(Bind(*replay_, options.replay_endpoint));
-    replay_endpoint_ = replay_->get(zmq::sockopt::last_endpoint);
+    replay_.emplace(context_, "ROUTER", kMaxReplies);
+    TLM_RETURN_IF_ERROR(replay_->Bind(options.replay_endpoint));
+    replay_endpoint_ = replay_->endpoint();
     return absl::OkStatus();
   }
 
@@ -180,16 +142,10 @@ class ZmqPublisher::Impl {
   int64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
 
  private:
-  struct Sent {
-    uint64_t number;
-    zmq::message_t payload;
+  struct Replay {
+    std::string peer;
+    uint64_t next;  // number of the message to send
   };
-
-  static void SetUp(zmq::socket_t& socket, int high_water_mark) {
-    socket.set(zmq::sockopt::linger, 0);
-    socket.set(zmq::sockopt::sndhwm, high_water_mark);
-    socket.set(zmq::sockopt::maxmsgsize, kMaxReceivedBytes);
-  }
 
   void Run() {
     NameThisThread("kv_events");
@@ -204,100 +160,104 @@ class ZmqPublisher::Impl {
 
   // False at the end.
   bool Step() {
-    std::vector<zmq::pollitem_t> sources = {{nullptr, wake_up_->descriptor(), ZMQ_POLLIN, 0}};
-    if (replay_.has_value()) sources.push_back({replay_->handle(), 0, ZMQ_POLLIN, 0});
-    zmq::poll(sources, std::chrono::milliseconds(behind_ ? 0 : -1));
-    wake_up_->Clear();
-    if (stopping_.load(std::memory_order_acquire) || subscription_->closed()) return false;
-    if (replay_.has_value() && sources[1].revents != 0) AnswerReplay();
-    behind_ = true;
+    std::vector<zmq::pollitem_t> sources = {{nullptr, wake_up_->descriptor(), ZMQ_POLLIN, 0},
+                                            {events_.handle(), 0, ZMQ_POLLIN, 0}};
+    const bool hears_requests = replay_.has_value() && replays_.size() < kMaxReplays;
+    if (hears_requests) sources.push_back({replay_->handle(), 0, ZMQ_POLLIN, 0});
+    zmq::poll(sources, std::chrono::milliseconds(behind_ || !replays_.empty() ? 0 : -1));
+    if (sources[0].revents != 0) {
+      wake_up_->Clear();
+      behind_ = true;
+      if (stopping_.load(std::memory_order_acquire) || subscription_->closed()) return false;
+    }
     for (int i = 0; i < kBatchesAtATime && behind_; ++i) {
       const auto batch = subscription_->Next();
       behind_ = batch != nullptr;
       if (behind_) Send(*batch);
     }
+    events_.Receive(kPiecesAtATime, [this](auto& peer, auto frames) { Subscribe(peer, frames); });
+    if (hears_requests) {
+      replay_->Receive(1, [this](auto& peer, auto frames) { Request(peer, frames); });
+    }
+    SendReplays();
     return true;
+  }
+
+  // [1 or 0, prefix]: a subscription or its end. Only prefixes of the topic matter, and a peer that
+  // has several gets each message once.
+  void Subscribe(ZmtpListener::Peers::value_type& peer, std::span<const std::string> frames) {
+    const std::string_view message = frames[0];
+    if (frames.size() != 1 || message.empty() || !topic_.starts_with(message.substr(1))) return;
+    if (message[0] == 1) peer.second.subscriptions.insert(message.size() - 1);
+    if (message[0] == 0) peer.second.subscriptions.erase(message.size() - 1);
   }
 
   void Send(const KvEventBatch& batch) {
     const std::vector<uint8_t> bytes = ToMsgpack(batch);
-    zmq::message_t payload(bytes.data(), bytes.size());
-    const SequenceBytes number = BigEndian(next_);
-    SendTopic();
-    pub_.send(zmq::buffer(number), zmq::send_flags::sndmore);
-    if (replay_.has_value()) Keep(payload);
-    pub_.send(payload, zmq::send_flags::none);
-    ++next_;
+    const std::string_view payload(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    const std::string number = BigEndian(next_++);
+    zmq::message_t message(ZmtpMessage({topic_, number, payload}));
+    if (!SendToSubscribers(message)) dropped_.fetch_add(1, std::memory_order_relaxed);
+    if (replay_.has_value()) Keep(zmq::message_t(ZmtpMessage({"", number, payload})));
   }
 
-  // Counts when a subscriber has no room. Then all but that one get the message.
-  void SendTopic() {
-    const auto more = zmq::send_flags::sndmore;
-    pub_.set(zmq::sockopt::xpub_nodrop, true);
-    const bool room = pub_.send(zmq::buffer(topic_), more | zmq::send_flags::dontwait).has_value();
-    pub_.set(zmq::sockopt::xpub_nodrop, false);
-    if (room) return;
-    dropped_.fetch_add(1, std::memory_order_relaxed);
-    pub_.send(zmq::buffer(topic_), more);
+  // False: a subscriber had no room.
+  bool SendToSubscribers(zmq::message_t& message) {
+    bool all = true;
+    for (auto peer = events_.peers().begin(); peer != events_.peers().end();) {
+      const auto sent = peer->second.subscriptions.empty() ? ZmtpListener::Sent::kYes
+                                                           : events_.Send(peer->first, message);
+      all = all && sent != ZmtpListener::Sent::kFull;
+      peer = sent == ZmtpListener::Sent::kGone ? events_.peers().erase(peer) : std::next(peer);
+    }
+    return all;
   }
 
-  void Keep(zmq::message_t& payload) {
-    Sent& sent = history_.emplace_back();
-    sent.number = next_;
-    sent.payload.copy(payload);
-    history_bytes_ += static_cast<int64_t>(payload.size());
+  void Keep(zmq::message_t message) {
+    history_bytes_ += static_cast<int64_t>(message.size());
+    history_.push_back(std::move(message));
     constexpr KvEventOptions kBounds;
     while (history_bytes_ > kBounds.max_bytes ||
            static_cast<int64_t>(history_.size()) > kBounds.max_batches) {
-      history_bytes_ -= static_cast<int64_t>(history_.front().payload.size());
+      history_bytes_ -= static_cast<int64_t>(history_.front().size());
       history_.pop_front();
     }
   }
 
-  // Of [client, empty, number]; anything else is ignored.
-  void AnswerReplay() {
-    std::vector<zmq::message_t> frames;
-    bool more = true;
-    while (more) {
-      zmq::message_t frame;
-      if (!replay_->recv(frame, zmq::recv_flags::dontwait).has_value()) return;
-      more = frame.more();
-      if (frames.size() < 4) frames.push_back(std::move(frame));
-    }
-    if (frames.size() != 3 || !frames[1].empty() || frames[2].size() != 8) return;
-    const uint64_t first = FromBigEndian(frames[2]);
-    for (Sent& sent : history_) {
-      if (sent.number >= first) Reply(frames[0], sent.number, sent.payload);
-    }
-    zmq::message_t empty;
-    Reply(frames[0], kEndOfReplay, empty);
+  // [empty, number]; anything else is ignored.
+  void Request(ZmtpListener::Peers::value_type& peer, std::span<const std::string> frames) {
+    if (frames.size() != 2 || !frames[0].empty() || frames[1].size() != 8) return;
+    replays_.push_back({peer.first, FromBigEndian(frames[1])});
   }
 
-  void Reply(zmq::message_t& client, uint64_t number, zmq::message_t& payload) {
-    const auto more = zmq::send_flags::sndmore;
-    zmq::message_t to;
-    to.copy(client);
-    zmq::message_t shared;
-    shared.copy(payload);
-    replay_->send(to, more);
-    replay_->send(zmq::const_buffer(), more);
-    replay_->send(zmq::buffer(BigEndian(number)), more);
-    replay_->send(shared, zmq::send_flags::none);
+  // A replay ends early when its reader has kMaxReplies messages to read.
+  void SendReplays() {
+    const uint64_t oldest = next_ - history_.size();
+    for (int i = 0; i < kRepliesAtATime && !replays_.empty(); ++i) {
+      Replay& replay = replays_.front();
+      replay.next = std::max(replay.next, oldest);
+      const bool ends = replay.next >= next_;
+      zmq::message_t& message = ends ? end_of_replay_ : history_[replay.next++ - oldest];
+      const auto sent = replay_->Send(replay.peer, message);
+      if (ends || sent != ZmtpListener::Sent::kYes) replays_.pop_front();
+    }
   }
 
   zmq::context_t context_;
-  zmq::socket_t pub_{context_, zmq::socket_type::pub};
-  std::optional<zmq::socket_t> replay_;
+  ZmtpListener events_{context_, "PUB", kHighWaterMark};
+  std::optional<ZmtpListener> replay_;
   std::string topic_;
   std::string endpoint_;
   std::string replay_endpoint_;
   const std::shared_ptr<WakeUp> wake_up_ = std::make_shared<WakeUp>();
   std::unique_ptr<KvEventSubscription> subscription_;
   std::atomic<bool> stopping_{false};
-  bool behind_ = true;        // there may be batches to send
-  uint64_t next_ = 0;         // sequence number
-  std::deque<Sent> history_;  // for replays
+  bool behind_ = true;                  // there may be batches to send
+  uint64_t next_ = 0;                   // sequence number
+  std::deque<zmq::message_t> history_;  // as replays send them, the last one with next_ - 1
   int64_t history_bytes_ = 0;
+  zmq::message_t end_of_replay_{ZmtpMessage({"", BigEndian(kEndOfReplay), ""})};
+  std::deque<Replay> replays_;
   std::atomic<int64_t> dropped_{0};
   std::thread thread_;
 };

@@ -1,15 +1,26 @@
 #include "server/kv_events/zmq_publisher.h"
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 
+#include <atomic>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <random>
+#include <thread>
 #include <utility>
 #include <zmq.hpp>
 
+#include "model/base/descriptor.h"
+#include "server/kv_events/zmtp_listener.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/resident_bytes.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 
@@ -69,12 +80,90 @@ class Peer {
   zmq::socket_t socket_;
 };
 
+// A connection over TCP that sends any bytes.
+class RawPeer {
+ public:
+  explicit RawPeer(const std::string& endpoint) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port =
+        htons(static_cast<uint16_t>(std::stoi(endpoint.substr(endpoint.rfind(':') + 1))));
+    EXPECT_EQ(connect(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  }
+
+  // False: the connection has ended, or `stop` is set.
+  bool Send(std::string_view bytes, const std::atomic<bool>* stop = nullptr) {
+    while (!bytes.empty() && (stop == nullptr || !stop->load())) {
+      const ssize_t sent = send(socket_.get(), bytes.data(), bytes.size(),
+                                MSG_NOSIGNAL | (stop == nullptr ? 0 : MSG_DONTWAIT));
+      if (sent < 0 && errno != EAGAIN) return false;
+      if (sent < 0) {
+        pollfd writable = {socket_.get(), POLLOUT, 0};
+        poll(&writable, 1, 10);
+      } else {
+        bytes.remove_prefix(static_cast<size_t>(sent));
+      }
+    }
+    return bytes.empty();
+  }
+
+  // As a socket of this type. libzmq refuses messages that come before its READY has gone.
+  bool ShakeHands(const std::string& type) {
+    bool sent = Send(ZmtpGreeting() + ZmtpReady(type));
+    while (sent && !Has("\5READY") && !ended_) {
+      pollfd readable = {socket_.get(), POLLIN, 0};
+      sent = poll(&readable, 1, 20'000) > 0;
+    }
+    return sent && !ended_;
+  }
+
+  // Whether `wanted` has come so far; empty: the end.
+  bool Has(const std::string& wanted) {
+    char bytes[4096];
+    for (;;) {
+      const ssize_t received = recv(socket_.get(), bytes, sizeof(bytes), MSG_DONTWAIT);
+      if (received == 0 || (received < 0 && errno == ECONNRESET)) ended_ = true;
+      if (received <= 0) break;
+      received_.append(bytes, static_cast<size_t>(received));
+    }
+    return wanted.empty() ? ended_ : received_.find(wanted) != received_.npos;
+  }
+
+ private:
+  const Descriptor socket_;
+  std::string received_;
+  bool ended_ = false;
+};
+
+const std::string kPing("\4\7\4PING\0\0", 9);
+const std::string kPong("\4\5\4PONG", 7);
+
+std::string RandomTopics(int count, size_t bytes) {
+  std::mt19937 random(5);
+  std::string all;
+  for (int i = 0; i < count; ++i) {
+    std::string topic = "\1";
+    while (topic.size() <= bytes) topic += static_cast<char>('a' + random() % 26);
+    all += ZmtpMessage({topic});
+  }
+  return all;
+}
+
+std::string Repeated(const std::string& text, int times) {
+  std::string all;
+  for (int i = 0; i < times; ++i) all += text;
+  return all;
+}
+
 class ZmqPublisherTest : public ::testing::Test {
  protected:
+  static constexpr BlockId kBlocks = 400'000;
+
   ZmqPublisherTest()
       : clock_(absl::FromUnixMillis(1'800'000'000'500)),
         log_({.enabled = true}, clock_, [this] { log_.CallListeners(); }),
-        recorder_(log_, 100'000) {}
+        recorder_(log_, kBlocks) {}
 
   void Start(std::string endpoint, std::string replay_endpoint = "", std::string topic = "") {
     auto opened =
@@ -109,10 +198,25 @@ class ZmqPublisherTest : public ::testing::Test {
     return {};
   }
 
+  // Stores blocks, each in its own step, and lets the subscriber read them, until it is so.
+  void PublishUntil(const std::function<bool()>& wanted, Peer& subscriber, uint64_t* last) {
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    while (!wanted()) {
+      ASSERT_LT(std::chrono::steady_clock::now(), end);
+      ASSERT_LT(block_, kBlocks);
+      Store(block_++);
+      Step();
+      const auto message = subscriber.Receive();
+      ASSERT_TRUE(message.has_value());
+      ASSERT_EQ(message->number, ++*last);
+    }
+  }
+
   TempDir directory_;
   FakeClock clock_;
   KvEventLog log_;
   KvEventRecorder recorder_;
+  BlockId block_ = 0;
   std::unique_ptr<ZmqPublisher> publisher_;  // before the log
 };
 
@@ -229,6 +333,152 @@ TEST_F(ZmqPublisherTest, ASubscriberThatDoesNotReadMissesMessagesAlone) {
     ASSERT_EQ(message->number, ++last);
   }
   EXPECT_GT(publisher_->dropped(), 0);
+}
+
+// Subscriptions to other topics are forgotten, and no peer makes the server keep what it sends.
+TEST_F(ZmqPublisherTest, PeersTakeNoMemory) {
+  Start("tcp://127.0.0.1:*", "tcp://127.0.0.1:*", "topic");
+  Peer subscriber(zmq::socket_type::sub, publisher_->endpoint());
+  uint64_t last = FirstReceived(subscriber, &block_).number;
+  const std::string without_end = Repeated(std::string("\1\1x"), 2'000'000);
+  const std::string subscribed = RandomTopics(1, 1000);
+  std::string cancelled = subscribed;
+  cancelled[9] = 0;
+  const struct {
+    const char* what;
+    std::string endpoint, type, bytes, end;
+  } kCases[] = {
+      {"many topics", publisher_->endpoint(), "SUB", RandomTopics(60'000, 100), ""},
+      {"longer topics", publisher_->endpoint(), "SUB", RandomTopics(6'000, 1000), ""},
+      {"subscribed and cancelled", publisher_->endpoint(), "SUB",
+       Repeated(subscribed + cancelled, 3000), ""},
+      {"a message without end", publisher_->endpoint(), "SUB", without_end, ZmtpMessage({""})},
+      {"the same", publisher_->replay_endpoint(), "DEALER", without_end, ZmtpMessage({""})},
+      {"no requests", publisher_->replay_endpoint(), "DEALER",
+       Repeated(ZmtpMessage({"", "short"}), 500'000), ""},
+  };
+  for (const auto& each : kCases) {
+    SCOPED_TRACE(each.what);
+    RawPeer peer(each.endpoint);
+    ASSERT_TRUE(peer.ShakeHands(each.type));
+    const std::string bytes = each.bytes + kPing;
+    const int64_t before = ResidentBytes();
+    std::atomic<bool> stop = false;
+    std::thread sender([&] { peer.Send(bytes, &stop); });
+    PublishUntil([&] { return peer.Has(kPong); }, subscriber, &last);
+    EXPECT_LT(ResidentBytes() - before, int64_t{64} << 20);
+    stop = true;
+    sender.join();
+    EXPECT_TRUE(peer.Send(each.end));
+  }
+}
+
+TEST_F(ZmqPublisherTest, EndlessSubscriptionsDelayNeitherEventsNorTheEnd) {
+  Start("tcp://127.0.0.1:*", "tcp://127.0.0.1:*", "topic");
+  Peer subscriber(zmq::socket_type::sub, publisher_->endpoint());
+  uint64_t last = FirstReceived(subscriber, &block_).number;
+  const std::string topics = RandomTopics(5000, 100);
+  const std::string requests = Repeated(ZmtpMessage({"", std::string(8, '\0')}), 5000);
+  std::atomic<bool> stop = false;
+  std::atomic<int> floods = 0;
+  std::vector<std::thread> senders;
+  for (int i = 0; i < 8; ++i) {
+    senders.emplace_back([&, subscribes = i % 4 != 0] {
+      RawPeer peer(subscribes ? publisher_->endpoint() : publisher_->replay_endpoint());
+      ASSERT_TRUE(peer.ShakeHands(subscribes ? "SUB" : "DEALER"));
+      bool counted = false;
+      while (peer.Send(subscribes ? topics : requests, &stop)) {
+        if (subscribes && !std::exchange(counted, true)) ++floods;
+      }
+    });
+  }
+  PublishUntil([&] { return floods == 6; }, subscriber, &last);
+  const BlockId enough = block_ + 100;
+  PublishUntil([&] { return block_ >= enough; }, subscriber, &last);
+  EXPECT_EQ(publisher_->dropped(), 0);
+  publisher_.reset();
+  stop = true;
+  for (std::thread& sender : senders) sender.join();
+}
+
+TEST_F(ZmqPublisherTest, DisconnectsThoseThatBreakTheBounds) {
+  Start("tcp://127.0.0.1:*", "tcp://127.0.0.1:*", "topic");
+  Peer subscriber(zmq::socket_type::sub, publisher_->endpoint());
+  uint64_t last = FirstReceived(subscriber, &block_).number;
+  const std::string kCases[] = {
+      "GET / HTTP/1.1\r\n\r\n",
+      ZmtpGreeting() + ZmtpReady("SUB") + RandomTopics(1, 1 << 20),
+      ZmtpGreeting() + ZmtpMessage({"\1"}),
+  };
+  for (const std::string& endpoint : {publisher_->endpoint(), publisher_->replay_endpoint()}) {
+    for (const std::string& bytes : kCases) {
+      SCOPED_TRACE(Json(bytes.substr(0, 80)).dump(-1, ' ', true, Json::error_handler_t::ignore));
+      RawPeer peer(endpoint);
+      peer.Send(bytes);
+      PublishUntil([&] { return peer.Has(""); }, subscriber, &last);
+    }
+  }
+}
+
+TEST_F(ZmqPublisherTest, BeyondTheLimitConnectionsWithoutSubscriptionsEnd) {
+  rlimit files{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+  files.rlim_cur = files.rlim_max;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+  // Both ends are in this process.
+  if (files.rlim_max < 3 * ZmtpListener::kMaxPeers) GTEST_SKIP() << files.rlim_max << " files";
+  Start("tcp://127.0.0.1:*", "", "topic");
+  Peer subscriber(zmq::socket_type::sub, publisher_->endpoint());
+  uint64_t last = FirstReceived(subscriber, &block_).number;
+  RawPeer elsewhere(publisher_->endpoint());
+  ASSERT_TRUE(elsewhere.ShakeHands("SUB"));
+  ASSERT_TRUE(elsewhere.Send(ZmtpMessage({"\1other"}) + kPing));
+  PublishUntil([&] { return elsewhere.Has(kPong); }, subscriber, &last);
+  std::vector<std::unique_ptr<RawPeer>> silent;
+  for (size_t i = 0; i < ZmtpListener::kMaxPeers; ++i) {
+    silent.push_back(std::make_unique<RawPeer>(publisher_->endpoint()));
+  }
+  PublishUntil([&] { return elsewhere.Has("") && silent[0]->Has(""); }, subscriber, &last);
+  EXPECT_FALSE(silent.back()->Has(""));
+  Peer another(zmq::socket_type::sub, publisher_->endpoint());
+  FirstReceived(another, &block_);
+}
+
+TEST_F(ZmqPublisherTest, PeersChooseByPrefixesOfTheTopic) {
+  Start("tcp://127.0.0.1:*", "", "kv@pod");
+  const struct {
+    std::string sent;
+    bool receives;
+  } kCases[] = {
+      {ZmtpMessage({"\1"}), true},
+      {ZmtpMessage({"\1kv@"}), true},
+      {ZmtpMessage({"\1kv@pod"}), true},
+      {ZmtpMessage({"\1kv@pod2"}), false},
+      {ZmtpMessage({"\1pod"}), false},
+      {ZmtpMessage({""}), false},
+      {ZmtpMessage({"kv@"}), false},
+      {ZmtpMessage({"\1kv@", "second frame"}), false},
+      {ZmtpMessage({std::string("\0kv@", 4)}), false},
+      {ZmtpMessage({"\1kv@"}) + ZmtpMessage({"\1kv@"}) + ZmtpMessage({std::string("\0kv@", 4)}),
+       false},
+      {ZmtpMessage({"\1kv@"}) + ZmtpMessage({"\1"}) + ZmtpMessage({std::string("\0kv@", 4)}), true},
+  };
+  Peer subscriber(zmq::socket_type::sub, publisher_->endpoint());
+  uint64_t last = FirstReceived(subscriber, &block_).number;
+  for (const auto& each : kCases) {
+    SCOPED_TRACE(Json(each.sent).dump());
+    RawPeer peer(publisher_->endpoint());
+    ASSERT_TRUE(peer.ShakeHands("SUB"));
+    ASSERT_TRUE(peer.Send(each.sent + kPing));
+    PublishUntil([&] { return peer.Has(kPong); }, subscriber, &last);
+    const BlockId enough = block_ + 1;
+    PublishUntil([&] { return block_ >= enough; }, subscriber, &last);
+    // What was published before the second pong has come before it.
+    ASSERT_TRUE(peer.Send(kPing));
+    PublishUntil([&] { return peer.Has(kPong + kPong) || peer.Has("BlockStored"); }, subscriber,
+                 &last);
+    EXPECT_EQ(peer.Has("BlockStored"), each.receives);
+  }
 }
 
 TEST_F(ZmqPublisherTest, EndsWithTheLogOrBefore) {
