@@ -16,6 +16,16 @@
 
 namespace tlm {
 
+// What the parser refused, INVALID_ARGUMENT: "is not valid JSON at line 3, column 14". `position`
+// is one byte further.
+inline absl::Status JsonError(std::string_view text, size_t position,
+                              const nlohmann::json::exception& error) {
+  constexpr int kOutOfRange = 406;
+  return InvalidArgument("{} at {}",
+                         error.id == kOutOfRange ? "number out of range" : "is not valid JSON",
+                         LineAndColumn(text, position == 0 ? 0 : position - 1));
+}
+
 // Builds the value from the events of nlohmann::json::sax_parse as ParseJson promises it. A handler
 // that consumes some of the events itself forwards the rest.
 class JsonBuilder {
@@ -48,10 +58,7 @@ class JsonBuilder {
   }
 
   bool parse_error(size_t position, const std::string&, const nlohmann::json::exception& error) {
-    const std::string where = LineAndColumn(text_, position == 0 ? 0 : position - 1);
-    constexpr int kOutOfRange = 406;
-    if (error.id == kOutOfRange) return Refuse(InvalidArgument("number out of range at {}", where));
-    return Refuse(InvalidArgument("is not valid JSON at {}", where));
+    return Refuse(JsonError(text_, position, error));
   }
 
  private:

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "model/base/errors.h"
-#include "model/base/json.h"
+#include "model/base/json_builder.h"
 #include "model/text/utf8.h"
 
 namespace tlm::jinja {
@@ -65,10 +65,7 @@ class ValueBuilder {
   }
 
   bool parse_error(size_t position, const std::string&, const json::exception& error) {
-    const std::string where = LineAndColumn(text_, position == 0 ? 0 : position - 1);
-    constexpr int kOutOfRange = 406;
-    if (error.id == kOutOfRange) return Refuse(InvalidArgument("number out of range at {}", where));
-    return Refuse(InvalidArgument("is not valid JSON at {}", where));
+    return Refuse(JsonError(text_, position, error));
   }
 
  private:

@@ -133,7 +133,7 @@ TEST(XmlArgumentsTest, ASchemaWithoutObjectsOrWithNamesThatCannotBeIsRefused) {
       {R"({"properties": {"a>b": {}}})", "'a>b'"},
       {R"({"required": ["a>b"]})", "'a>b'"},
       {R"({"type": 1})", "type at the root"},
-      {"[", "not JSON"}};
+      {"[", "not valid JSON"}};
   for (const auto& [schema, message] : wrong) {
     Budget budget(absl::Seconds(10), nullptr);
     const absl::Status status = CompileXmlArguments(schema, {}, {}, budget).status();
