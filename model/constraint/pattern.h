@@ -10,7 +10,8 @@
 //   and digits; a backspace is [\b]
 //   ^ $ \b \B \A \z, and (?= ) (?! ) outside of unbounded repetitions
 //   (?i) (?s) (?m) and (?i-s: ): letters in any case (Unicode), . with line terminators, ^ and $ at
-//   them. \w and \b stay ASCII.
+//   them. As in ECMA-262, (?i:\w) also takes other cases of s and k, U+017F and U+212A. \b stays
+//   ASCII.
 //
 // An unbounded repetition may hold assertions where they leave it regular in plain sight: ^ and $,
 // as in (^a|b|c$)* or (a(,|$))+, and ((?!x)[^y])* before the end of the text. Not supported, as it

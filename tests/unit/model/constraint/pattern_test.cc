@@ -360,6 +360,13 @@ TEST_F(PatternTest, CaseIsPcre2s) {
   EXPECT_TRUE(Holds("^a(?i)b(?-i)c$", "aBc"));
   EXPECT_FALSE(Holds("^a(?i)b(?-i)c$", "aBC"));
   EXPECT_FALSE(Holds("^(?:(?i)b)c$", "BC"));
+  for (const char* text : {"\u017f", "\u212a"}) {
+    EXPECT_TRUE(Holds("(?i)^\\w$", text));
+    EXPECT_FALSE(Holds("(?i)^\\W$", text));
+    EXPECT_FALSE(Holds("^\\w$", text));
+    EXPECT_TRUE(Holds(fmt::format("(?i)^a\\b{}$", text), fmt::format("a{}", text)));
+  }
+  EXPECT_FALSE(Holds("(?i)^\\w$", "é"));
 }
 
 TEST_F(PatternTest, NamesWhatItRefuses) {
