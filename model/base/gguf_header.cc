@@ -144,12 +144,19 @@ absl::Status ReadArray(Cursor& cursor, GgufValue* value) {
     TLM_ASSIGN_OR_RETURN(value->bytes, cursor.Take(value->count * least_bytes, "the array"));
     return value->element_type == GgufType::kBool ? CheckBools(value->bytes) : absl::OkStatus();
   }
-  value->texts.reserve(value->count);
+  static_assert(GgufHeader::kMaxBytes <= std::numeric_limits<uint32_t>::max());
+  const uint64_t begin = cursor.position();
+  const auto add_start = [&] {
+    value->starts.push_back(static_cast<uint32_t>(cursor.position() - begin));
+  };
+  value->starts.reserve(value->count + 1);
   for (uint64_t i = 0; i < value->count; ++i) {
-    auto text = cursor.String("a string");
+    add_start();
+    const auto text = cursor.String("a string");
     if (!text.ok()) return WithContext(text.status(), fmt::format("element {}", i));
-    value->texts.push_back(*text);
   }
+  add_start();
+  value->bytes = cursor.Since(begin);
   return absl::OkStatus();
 }
 
@@ -374,6 +381,12 @@ absl::StatusOr<GgufHeader> ParseGgufHeader(std::span<const std::byte> file) {
   return header;
 }
 
+std::string_view GgufStrings::operator[](size_t index) const {
+  const uint64_t begin = starts_[index] + kLengthBytes;
+  const auto bytes = bytes_.subspan(begin, starts_[index + 1] - begin);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 const GgufValue* GgufMetadata::Find(std::string_view key) const {
   const auto found = values_.find(key);
   return found == values_.end() ? nullptr : &found->second;
@@ -407,15 +420,13 @@ absl::StatusOr<std::optional<std::string_view>> GgufMetadata::String(std::string
                                });
 }
 
-absl::StatusOr<std::optional<std::span<const std::string_view>>> GgufMetadata::Strings(
-    std::string_view key) const {
-  using Texts = std::span<const std::string_view>;
-  return Get<Texts>(*this, key, "an array of strings",
-                    [](const GgufValue& value) -> std::optional<Texts> {
-                      if (value.type != GgufType::kArray) return std::nullopt;
-                      if (value.element_type != GgufType::kString) return std::nullopt;
-                      return Texts(value.texts);
-                    });
+absl::StatusOr<std::optional<GgufStrings>> GgufMetadata::Strings(std::string_view key) const {
+  return Get<GgufStrings>(*this, key, "an array of strings",
+                          [](const GgufValue& value) -> std::optional<GgufStrings> {
+                            if (value.type != GgufType::kArray) return std::nullopt;
+                            if (value.element_type != GgufType::kString) return std::nullopt;
+                            return GgufStrings(value);
+                          });
 }
 
 absl::StatusOr<std::optional<std::vector<int64_t>>> GgufMetadata::Integers(

@@ -38,13 +38,26 @@ enum class GgufType : uint32_t {
 // A value of the metadata; views are of the file's bytes.
 struct GgufValue {
   GgufType type = GgufType::kUint8;
-  std::span<const std::byte> bytes;  // of a number, or of the numbers of an array
+  std::span<const std::byte> bytes;  // of a number, or of an array's elements
   std::string_view text;             // of a string
   // Of an array:
   GgufType element_type = GgufType::kUint8;
   uint64_t count = 0;
-  std::vector<std::string_view> texts;  // of strings
-  std::span<const std::byte> encoded;   // the whole value, as it stands in the file
+  std::vector<uint32_t> starts;        // of the strings in `bytes`, and where the last one ends
+  std::span<const std::byte> encoded;  // the whole value, as it stands in the file
+};
+
+// The strings of an array, as long as its GgufValue lives.
+class GgufStrings {
+ public:
+  explicit GgufStrings(const GgufValue& array) : bytes_(array.bytes), starts_(array.starts) {}
+
+  size_t size() const { return starts_.size() - 1; }
+  std::string_view operator[](size_t index) const;
+
+ private:
+  std::span<const std::byte> bytes_;
+  std::span<const uint32_t> starts_;
 };
 
 // The metadata by key. Values of a wrong type are INVALID_ARGUMENT; the message names key, value
@@ -66,8 +79,7 @@ class GgufMetadata {
   absl::StatusOr<std::optional<double>> Number(std::string_view key) const;  // finite
   absl::StatusOr<std::optional<bool>> Bool(std::string_view key) const;
   absl::StatusOr<std::optional<std::string_view>> String(std::string_view key) const;
-  absl::StatusOr<std::optional<std::span<const std::string_view>>> Strings(
-      std::string_view key) const;
+  absl::StatusOr<std::optional<GgufStrings>> Strings(std::string_view key) const;
   absl::StatusOr<std::optional<std::vector<int64_t>>> Integers(std::string_view key) const;
   absl::StatusOr<std::optional<std::vector<double>>> Numbers(std::string_view key) const;  // finite
 

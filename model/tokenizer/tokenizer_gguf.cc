@@ -221,12 +221,13 @@ absl::Status ReadMerges(const GgufMetadata& metadata, ModelDescription* model) {
   TLM_ASSIGN_OR_RETURN(const auto merges, metadata.Strings(kMerges));
   if (!merges.has_value()) return InvalidArgument("key '{}' is missing", kMerges);
   model->merges.reserve(merges->size());
-  for (const std::string_view merge : *merges) {
+  for (size_t i = 0; i < merges->size(); ++i) {
+    const std::string_view merge = (*merges)[i];
     // Neither part is empty or has a space, which is written "Ġ".
     const size_t space = merge.find(' ', 1);
     if (merge.size() < 3 || space >= merge.size() - 1 || !IsValidUtf8(merge)) {
       return InvalidArgument("key '{}': element {}, {}, is not two tokens with a space between",
-                             kMerges, model->merges.size(), Quoted(merge));
+                             kMerges, i, Quoted(merge));
     }
     model->merges.emplace_back(merge.substr(0, space), merge.substr(space + 1));
   }
@@ -389,7 +390,7 @@ json PreTokenizerJson(const TokenizerDescription& description) {
 }
 
 // Null without a frame.
-json FrameJson(const SpecialTokenFrame& frame, std::span<const std::string_view> texts) {
+json FrameJson(const SpecialTokenFrame& frame, const GgufStrings& texts) {
   if (frame.before.empty() && frame.after.empty()) return nullptr;
   json single = json::array();
   json special = json::object();

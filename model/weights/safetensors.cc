@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "model/base/errors.h"
-#include "model/base/json.h"
+#include "model/base/json_builder.h"
 
 namespace tlm {
 namespace {
@@ -55,8 +55,8 @@ class HeaderReader {
   bool end_object();
   bool start_array(size_t);
   bool end_array();
-  bool parse_error(size_t position, const std::string&, const nlohmann::json::exception&) {
-    return Refuse("not valid JSON at " + LineAndColumn(text_, position == 0 ? 0 : position - 1));
+  bool parse_error(size_t position, const std::string&, const nlohmann::json::exception& error) {
+    return Refuse(std::string(JsonError(text_, position, error).message()));
   }
 
  private:
@@ -187,6 +187,11 @@ bool HeaderReader::StartMember(std::string name) {
   // Metadata goes into the map as well until the header ends: that is how a second one is found.
   const auto [member, added] = header_.tensors.emplace(std::move(name), SafetensorsEntry{});
   if (!added) return Refuse(fmt::format("key {} occurs twice", Quoted(member->first)));
+  constexpr size_t kLimit = SafetensorsHeader::kMaxTensors;
+  if (header_.tensors.size() > kLimit &&
+      header_.tensors.size() > kLimit + header_.tensors.count("__metadata__")) {
+    return Refuse(fmt::format("there are more than {} tensors", kLimit));
+  }
   name_ = member->first;
   return Next(State::kEntry);
 }
@@ -312,10 +317,7 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(std::string_view text,
                                                          uint64_t data_bytes) {
   const size_t first = text.find_first_not_of(" \t\r\n");
   if (first == text.npos || text[first] != '{') return InvalidArgument("header: is no JSON object");
-  // nlohmann takes a zero byte for the end of the text and would ignore the rest.
-  if (const size_t zero = text.find('\0'); zero != text.npos) {
-    return InvalidArgument("header: not valid JSON at {}", LineAndColumn(text, zero));
-  }
+  TLM_RETURN_IF_ERROR(WithContext(CheckNoZeroByte(text), "header"));
   HeaderReader reader(text);
   if (!nlohmann::json::sax_parse(text, &reader)) return std::move(reader).status();
   SafetensorsHeader header = std::move(reader).header();
@@ -342,8 +344,11 @@ absl::Status SafetensorsFile::Read() {
   const std::span<const std::byte> data = bytes().subspan(kLengthBytes + header_bytes);
   TLM_ASSIGN_OR_RETURN(SafetensorsHeader header, ParseSafetensorsHeader(text, data.size()));
   metadata_ = std::move(header.metadata);
-  for (const auto& [name, entry] : header.tensors) {
-    TLM_RETURN_IF_ERROR(Add(name, {entry.dtype, entry.shape, data.data() + entry.begin}));
+  // One table is emptied while the other is filled.
+  while (!header.tensors.empty()) {
+    const auto tensor = header.tensors.extract(header.tensors.begin());
+    const SafetensorsEntry& entry = tensor.mapped();
+    TLM_RETURN_IF_ERROR(Add(tensor.key(), {entry.dtype, entry.shape, data.data() + entry.begin}));
   }
   return absl::OkStatus();
 }

@@ -25,6 +25,8 @@ struct SafetensorsEntry {
 };
 
 struct SafetensorsHeader {
+  static constexpr size_t kMaxTensors = size_t{1} << 17;  // as of GGUF
+
   std::map<std::string, SafetensorsEntry, std::less<>> tensors;
   std::map<std::string, std::string> metadata;
 };
@@ -32,9 +34,9 @@ struct SafetensorsHeader {
 // Parses the JSON text between the file's first eight bytes and its data, which are `data_bytes`
 // long. White space may stand before and after. Every entry has passed all checks: a known dtype,
 // at most Shape::kMaxRank dimensions, begin <= end <= data_bytes, as many bytes as dtype and shape
-// say, without overflow; together the entries cover the data without gap or overlap.
-// INVALID_ARGUMENT names the tensor, the value and what it should have been; also for keys that
-// occur twice and keys the format does not know.
+// say, without overflow; together the entries cover the data without gap or overlap. There are at
+// most kMaxTensors. INVALID_ARGUMENT names the tensor, the value and what it should have been; also
+// for keys that occur twice and keys the format does not know.
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(std::string_view text,
                                                          uint64_t data_bytes);
 

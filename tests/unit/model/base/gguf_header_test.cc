@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tests/support/gguf_writer.h"
+#include "tests/support/resident_bytes.h"
 #include "tests/support/status_matchers.h"
 
 namespace tlm {
@@ -63,6 +64,13 @@ GgufWriter OneOfEach() {
   return writer;
 }
 
+std::vector<std::string> TextsOf(const GgufMetadata& metadata, std::string_view key) {
+  std::vector<std::string> texts;
+  const auto strings = metadata.Strings(key).value().value();
+  for (size_t i = 0; i < strings.size(); ++i) texts.emplace_back(strings[i]);
+  return texts;
+}
+
 class EveryVersionTest : public ::testing::TestWithParam<uint32_t> {};
 
 TEST_P(EveryVersionTest, ReadsValuesAndTensors) {
@@ -98,11 +106,11 @@ TEST_P(EveryVersionTest, ReadsValuesAndTensors) {
   EXPECT_THAT(*metadata.Bool("yes"), Optional(true));
   EXPECT_THAT(*metadata.Bool("no"), Optional(false));
   EXPECT_THAT(*metadata.String("text"), Optional(std::string_view("a")));
-  EXPECT_THAT(**metadata.Strings("texts"), ElementsAre("x", "", "yz"));
+  EXPECT_THAT(TextsOf(metadata, "texts"), ElementsAre("x", "", "yz"));
   EXPECT_THAT(**metadata.Integers("integers"), ElementsAre(-1, 2));
   EXPECT_THAT(**metadata.Numbers("numbers"), ElementsAre(0.5, 3));
   EXPECT_THAT(**metadata.Numbers("integers"), ElementsAre(-1, 2));
-  EXPECT_TRUE((*metadata.Strings("none"))->empty());
+  EXPECT_THAT(TextsOf(metadata, "none"), ElementsAre());
 
   ASSERT_EQ(header->tensors.size(), 2u);
   EXPECT_EQ(header->tensors[0].name, "first");
@@ -176,6 +184,20 @@ TEST(GgufHeaderTest, ArraysAreLimited) {
   EXPECT_THAT(Parse(of(kCount)), IsOk());
   EXPECT_THAT(Parse(of(kCount + 1)),
               StatusIs(kBad, HasSubstr("array of 16777217 uint8, the limit is 16777216")));
+}
+
+TEST(GgufHeaderTest, EmptyStringsTakeNoMoreMemoryThanInTheFile) {
+  constexpr uint64_t kCount = 8'000'000;
+  const std::string file =
+      Header(0, 1,
+             GgufText("k") + Type(GgufType::kArray) + Type(GgufType::kString) + GgufBytes(kCount) +
+                 std::string(kCount * sizeof(uint64_t), '\0'));
+  const int64_t before = ResidentBytes();
+  const auto header = Parse(file);
+  const int64_t taken = ResidentBytes() - before;
+  ASSERT_THAT(header, IsOk());
+  EXPECT_EQ((*header->metadata.Strings("k"))->size(), kCount);
+  EXPECT_LT(taken, static_cast<int64_t>(file.size()));
 }
 
 TEST(GgufHeaderTest, KeysAreCheckedForLengthAndUniqueness) {

@@ -109,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadHeader{"not_utf8", "{\"\xff\": 1}", 0, "not valid JSON"},
         BadHeader{"deep", "{\"x\": " + std::string(1'000'000, '['), 0,
                   "tensor 'x': an array stands where an object belongs"},
-        BadHeader{"number", "{\"x\": 1e999}", 0, "not valid JSON"},
+        BadHeader{"number", "{\"x\": 1e999}", 0, "number out of range at line 1, column 11"},
         BadHeader{"tensor_null", "{\"x\": null}", 0, "null stands where an object belongs"},
         BadHeader{"tensor_number", "{\"x\": 5}", 0, "tensor 'x': 5 stands where an object"},
         BadHeader{"metadata_number", "{\"__metadata__\": {\"a\": 1}}", 0,
@@ -215,6 +215,23 @@ INSTANTIATE_TEST_SUITE_P(
                   "the tensors take 1 bytes, the data are 2 bytes long"},
         BadHeader{"bytes_without_tensors", "{}", 1, "the tensors take 0 bytes"}),
     [](const auto& info) { return info.param.name; });
+
+TEST(SafetensorsHeaderTest, HasALimitOfTensors) {
+  const auto parse = [](size_t tensors, std::string text) {
+    for (size_t i = 0; i < tensors; ++i) {
+      text += fmt::format(R"({}"{}": {{"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}})",
+                          text == "{" ? "" : ", ", i);
+    }
+    return ParseSafetensorsHeader(text + "}", 0);
+  };
+  constexpr size_t kLimit = SafetensorsHeader::kMaxTensors;
+  for (const std::string begin : {"{", R"({"__metadata__": {})"}) {
+    EXPECT_THAT(parse(kLimit, begin), IsOk());
+    EXPECT_THAT(parse(kLimit + 1, begin),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("there are more than 131072 tensors")));
+  }
+}
 
 TEST(SafetensorsHeaderTest, MessagesStayShortAndPrintable) {
   const auto header = ParseSafetensorsHeader("{\"" + std::string(100'000, 'x') + "\\n\": 5}", 0);
