@@ -7,7 +7,7 @@ import tempfile
 import unittest
 
 from support import PROMPT, ServerTest, request
-from tlm_server import BIN_DIR
+from tlm_server import BIN_DIR, TlmServer
 
 
 class CliTest(ServerTest):
@@ -67,6 +67,24 @@ class CliTest(ServerTest):
         self.assertTrue(error.startswith("tlm: generate: INVALID_ARGUMENT: "), error)
         self.assertIn("1.5", error)
         self.tlm("generate", PROMPT, "--no_such_flag", status=2)
+
+    def test_generate_names_a_replica_that_cannot_continue(self):
+        with TlmServer("--kv_cache_dtype=fp8") as other, TlmServer() as lost:
+            # More than an unread pipe and connection buffer: the kill comes before the end.
+            command = [BIN_DIR / "tlm", "generate", PROMPT, "--json", "--max_new_tokens=800",
+                       "--ignore_eos", "--top_logprobs=20",
+                       f"--target={lost.target},{other.target}"]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  text=True) as run:
+                run.stdout.readline()
+                lost.kill()
+                _, error = run.communicate(timeout=60)
+        self.assertEqual(run.returncode, 1)
+        self.assertRegex(
+            error, r"^tlm: generate: FAILED_PRECONDITION: the stream broke \(UNAVAILABLE: .*\), and "
+            rf"{other.target} runs another build, model or configuration and cannot continue the "
+            r"stream byte for byte: .*this server's fingerprint is '[0-9a-f]{8}\.\.\.', .*; targets "
+            r"that differ: 1, that cannot be reached: 1 \(STALE_FINGERPRINT\)\n$")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@ import threading
 import unittest
 
 from servers import Replica
-from tlm_client import AsyncClient, Client, NewTokens, PromptTokens, ResumePolicy, Started
+from tlm_client import (AsyncClient, Client, FailedPrecondition, NewTokens, PromptTokens,
+                        ResumePolicy, Started)
 
 PROMPT = "The king"
 COMMON = {"temperature": 1.0, "ignore_eos": True, "max_new_tokens": 700}
@@ -94,6 +95,35 @@ class ResumeTest(unittest.TestCase):
 
     def test_a_killed_replica_is_not_noticed_by_asyncio(self):
         self.check(lambda *arguments: asyncio.run(self.read_killing_async(*arguments)))
+
+    def test_a_replica_of_another_configuration_is_named(self):
+        other = Replica("--kv_cache_dtype=fp8")
+        self.addCleanup(other.close)
+        options = COMMON | {"top_logprobs": 20}
+
+        async def read_async(targets):
+            async with AsyncClient(targets) as client:
+                async with client.stream(PROMPT, **options) as stream:
+                    async for event in stream:
+                        if isinstance(event, NewTokens):
+                            self.kill_once(0)
+
+        def read(targets):
+            with Client(targets) as client, client.stream(PROMPT, **options) as stream:
+                for event in stream:
+                    if isinstance(event, NewTokens):
+                        self.kill_once(0)
+        for run in (read, lambda targets: asyncio.run(read_async(targets))):
+            self.killed = False
+            with self.assertRaises(FailedPrecondition) as raised:
+                run([self.targets[0], other.target])
+            self.replicas[0].restart()
+            self.assertEqual(raised.exception.reason, "STALE_FINGERPRINT")
+            self.assertRegex(
+                raised.exception.message,
+                rf"and {other.target} runs another build, model or configuration and cannot "
+                r"continue the stream byte for byte: .*'[0-9a-f]{8}\.\.\.', .*'[0-9a-f]{8}\.\.\.'")
+            self.assertEqual(raised.exception.hint, "")
 
     def test_a_single_replica_that_comes_back(self):
         options = COMMON | {"token_ids": True}
