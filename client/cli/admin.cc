@@ -209,7 +209,7 @@ Command AdminCommand() {
   flush   free the blocks that only the prefix cache holds
   config  every flag of the server and its value; what was changed has a star
 
-  tlm admin load --admin_target=127.0.0.1:50052)",
+  tlm admin load --admin_target=127.0.0.1:50061)",
           .flags = {"admin_target", "all", "tenant", "time_limit", "json"},
           .connects = true,
           .run = RunAdmin};

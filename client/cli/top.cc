@@ -106,7 +106,7 @@ KV cache is shown as [####==--]: held by sequences, kept by the prefix cache alo
 q or Ctrl-C ends it. With --once, or where the output is no terminal, it prints one table;
 the exit code is then 1 when a server did not answer.
 
-  tlm top --admin_target=127.0.0.1:50052,127.0.0.1:50152)",
+  tlm top --admin_target=127.0.0.1:50061,127.0.0.1:50062)",
       .flags = {"admin_target", "once"},
       .connects = true,
       .run = RunTop,

@@ -100,7 +100,7 @@ class Balancer {
     std::string config = text.str();
     ReplaceAll(&config, "127.0.0.1:50050", Local(port_));
     ReplaceAll(&config, "127.0.0.1:50051", Local(replicas.port(0)));
-    ReplaceAll(&config, "127.0.0.1:50061", Local(replicas.port(1)));
+    ReplaceAll(&config, "127.0.0.1:50052", Local(replicas.port(1)));
     if (is_nginx()) {
       ReplaceAll(&config, "/run/nginx.pid", dir_.File("pid"));
       ReplaceAll(&config, "http {", "http {\n" + TemporaryPaths());

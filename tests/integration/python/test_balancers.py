@@ -40,7 +40,7 @@ def balancer(name, server_port, metrics_port):
     file = {"nginx": "nginx.conf", "haproxy": "haproxy.cfg"}[name]
     config = (SOURCE_DIR / "deploy" / "balancers" / file).read_text()
     config = config.replace("127.0.0.1:50050", f"127.0.0.1:{port}")
-    config = re.sub(r"127\.0\.0\.1:500[56]1\b", f"127.0.0.1:{server_port}", config)
+    config = re.sub(r"127\.0\.0\.1:5005[12]\b", f"127.0.0.1:{server_port}", config)
     config = re.sub(r"\bport 946[45]\b", f"port {metrics_port}", config)
     with tempfile.TemporaryDirectory(prefix="tlm-test-") as folder:
         temporary = "".join(f"{kind}_temp_path {folder}/{kind};\n" for kind in

@@ -218,7 +218,7 @@ class CredentialsCliTest(unittest.TestCase):
     def test_a_key_never_leaves_the_host_in_plain_text(self):
         _, err = self.tlm("info", "--target=example.invalid:50051", self.key, status=1)
         self.assertIn("unencrypted", err)
-        _, err = self.tlm("admin", "load", "--admin_target=example.invalid:50052", self.key,
+        _, err = self.tlm("admin", "load", "--admin_target=example.invalid:50061", self.key,
                           status=1)
         self.assertIn("unencrypted", err)
         self.assertIn("guarded", self.tlm("info", f"--target={self.plain}", self.key)[0])

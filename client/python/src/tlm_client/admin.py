@@ -23,7 +23,7 @@ _Type = TypeVar("_Type")
 class AdminClient(BaseClient):
     """The client of a tlm server's admin port. Thread-safe.
 
-        with AdminClient("127.0.0.1:50052") as admin:
+        with AdminClient("127.0.0.1:50061") as admin:
             print(admin.get_load().running_sequences)
 
     Connects to one server. Nothing is retried; all calls are idempotent.

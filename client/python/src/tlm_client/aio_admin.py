@@ -23,7 +23,7 @@ _Type = TypeVar("_Type")
 class AsyncAdminClient(AsyncBaseClient):
     """`AdminClient` for asyncio: the same calls, each awaited.
 
-        async with AsyncAdminClient("127.0.0.1:50052") as admin:
+        async with AsyncAdminClient("127.0.0.1:50061") as admin:
             print((await admin.get_load()).running_sequences)
 
     Belongs to the event loop it is first used in. A task that is cancelled takes its call with it.

@@ -115,7 +115,7 @@ TEST(TopViewTest, SaysNothingOfWhatIsNotThere) {
 
 // Whatever the terminal's width: what is shown is whole, and the load is among it.
 TEST(TopViewTest, CutsNoNumber) {
-  ServerLoad busy = Serving("127.0.0.1:50052");
+  ServerLoad busy = Serving("127.0.0.1:50061");
   busy.load->set_kv_blocks_total(1'234'567);
   busy.load->set_kv_blocks_used(1'034'567);
   busy.load->set_prefill_tokens_per_second(123'456.7);
@@ -128,7 +128,7 @@ TEST(TopViewTest, CutsNoNumber) {
       for (std::string line; std::getline(lines, line);) {
         EXPECT_LE(line.size(), columns) << screen;
       }
-      EXPECT_THAT(screen, AllOf(HasSubstr("127.0.0.1:50052"), ContainsRegex("run.* 12|12 run")))
+      EXPECT_THAT(screen, AllOf(HasSubstr("127.0.0.1:50061"), ContainsRegex("run.* 12|12 run")))
           << columns;
     }
   }
