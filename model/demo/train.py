@@ -46,8 +46,21 @@ from torch import Tensor, nn
 
 END_OF_TEXT = "<|endoftext|>"
 
-# The model knows no roles: a conversation is a text, a paragraph a message.
-CHAT_TEMPLATE = "{% for message in messages if message.content %}{{ message.content }}\n\n{% endfor %}"
+# The model knows no roles: a conversation is a text, a paragraph a message. Tools, calls and results
+# have Hermes' markup, which the model has not learned: a constraint makes its calls valid.
+CHAT_TEMPLATE = (
+    "{% if tools %}<tools>\n{% for tool in tools %}{{ tool | tojson }}\n{% endfor %}</tools>\n\n"
+    "{% endif %}"
+    "{% for message in messages %}"
+    "{% if message.role == 'tool' %}<tool_response>\n{{ message.content }}\n</tool_response>\n\n"
+    "{% else %}"
+    "{% if message.content %}{{ message.content }}\n\n{% endif %}"
+    "{% for call in message.tool_calls or [] %}<tool_call>\n"
+    '{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}'
+    "\n</tool_call>\n\n{% endfor %}"
+    "{% endif %}"
+    "{% endfor %}"
+)
 
 # The split pattern of the Qwen tokenizers.
 SPLIT_PATTERN = (

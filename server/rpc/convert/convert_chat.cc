@@ -201,7 +201,8 @@ absl::Status RenderError(const absl::Status& status) {
 absl::Status CheckFormat(const v1::ChatInput& chat, const ChatFormat& format) {
   if (!chat.tools().empty() && format.tools == nullptr) {
     return MissingTrait("chat.tools",
-                        "how this model calls tools is not known: see capabilities.chat_format");
+                        "no tool format of this model is known: see capabilities.chat_format; the "
+                        "server's flag --tool_format sets one");
   }
   if (format.reasoning != nullptr) return absl::OkStatus();
   const v1::ChatInput::Reasoning& reasoning = chat.reasoning();
@@ -209,7 +210,9 @@ absl::Status CheckFormat(const v1::ChatInput& chat, const ChatFormat& format) {
                             : reasoning.has_budget_tokens() ? "chat.reasoning.budget_tokens"
                                                             : nullptr;
   if (field == nullptr) return absl::OkStatus();
-  return MissingTrait(field, "no reasoning of this model is known: see capabilities.chat_format");
+  return MissingTrait(field,
+                      "no reasoning format of this model is known: see capabilities.chat_format; "
+                      "the server's flag --reasoning_format sets one");
 }
 
 absl::StatusOr<std::string> RenderChat(const v1::ChatInput& chat, const ChatTexts& texts,

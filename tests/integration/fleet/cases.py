@@ -92,9 +92,8 @@ def cases_of(api, *tables):
             for name, parameters in table.items() for stream in (False, True)]
 
 
-def direct_request(body, tools=False):
-    """The tlm.v1.GenerateRequest of the same meaning as a chat or a completion; tools: with its
-    tools and calls, for templates that know them."""
+def direct_request(body):
+    """The tlm.v1.GenerateRequest of the same meaning as a chat or a completion."""
     request = generate_pb2.GenerateRequest(
         sampling=common_pb2.SamplingParams(**{
             theirs: body[name] for name, theirs in {
@@ -121,11 +120,11 @@ def direct_request(body, tools=False):
         request.regex = body["regex"]
     for message in body.get("messages", []):
         request.chat.messages.add(role=message["role"], content=message["content"] or "")
-        for call in message.get("tool_calls", []) if tools else []:
+        for call in message.get("tool_calls", []):
             request.chat.messages[-1].tool_calls.add(
                 id=call["id"], name=call["function"]["name"],
                 arguments_json=call["function"]["arguments"])
-    for tool in body.get("tools", []) if tools else []:
+    for tool in body.get("tools", []):
         function = tool["function"]
         request.chat.tools.add(name=function["name"], description=function["description"],
                                parameters_json_schema=json.dumps(function["parameters"]))

@@ -26,6 +26,6 @@ class ToolsTest(gateway_test.GatewayTest):
             body = {"model": "demo", "messages": messages, "tools": [cases.TOOL], "max_tokens": 1,
                     "temperature": 0}
             answer = self.api.ask(cases.PATHS["chat"], body)
-            direct = next(self.model.Generate(cases.direct_request(body, tools=True), timeout=60))
+            direct = next(self.model.Generate(cases.direct_request(body), timeout=60))
             self.assertEqual(answer.error, "")
             self.assertEqual(answer.prompt_tokens, direct.started.prompt_token_count)

@@ -1,12 +1,14 @@
 """Generate.chat on a model directory with a chat template."""
 
+import ast
+import json
 import tempfile
 import unittest
 
 import grpc
 
 from support import Answer, ServerTest, request, violated_fields
-from tlm_server import TlmServer, model_with_template, run_server
+from tlm_server import DEMO_MODEL, TlmServer, model_with_template, run_server
 
 from tlm.v1 import generate_pb2, model_info_pb2
 
@@ -83,15 +85,40 @@ class ChatTest(ServerTest):
 
 class BundledTemplateTest(ServerTest):
 
-    def test_every_message_is_a_paragraph(self):
-        message = request(temperature=0, max_new_tokens=8)
-        for role, content in (("system", "War."), ("user", "Peace."), ("assistant", "Yes.")):
-            message.chat.messages.add(role=role, content=content)
-        chat = self.generate(message)
-        plain = self.generate(request("War.\n\nPeace.\n\nYes.\n\n", temperature=0,
-                                      max_new_tokens=8))
+    def assert_prompt(self, messages, text, tools=()):
+        chat, plain = request(temperature=0, max_new_tokens=8), request(
+            text, temperature=0, max_new_tokens=8)
+        chat.chat.CopyFrom(generate_pb2.ChatInput(messages=messages, tools=tools))
+        chat, plain = self.generate(chat), self.generate(plain)
         self.assertEqual(chat.started.prompt_token_count, plain.started.prompt_token_count)
         self.assertEqual(chat.ids, plain.ids)
+
+    def test_every_message_is_a_paragraph(self):
+        self.assert_prompt([{"role": "system", "content": "War."},
+                            {"role": "user", "content": "Peace."}, {"role": "assistant"},
+                            {"role": "assistant", "content": "Yes.\n"}],
+                           "War.\n\nPeace.\n\nYes.\n\n\n")
+
+    def test_tools_calls_and_results_have_hermes_markup(self):
+        info = self.model.ModelInfo(model_info_pb2.ModelInfoRequest()).capabilities.chat_format
+        self.assertEqual((info.tool_format, info.reasoning_format), ("hermes", ""))
+        self.assertTrue(info.tools and info.tool_calls and info.tool_results)
+        call = {"id": "1", "name": "weather", "arguments_json": '{"city": "Moscow"}'}
+        self.assert_prompt(
+            [{"role": "user", "content": "Snow?"},
+             {"role": "assistant", "content": "I look.", "tool_calls": [call, call]},
+             {"role": "tool", "content": "Yes.", "tool_call_id": "1"}],
+            '<tools>\n{"type": "function", "function": {"name": "weather"}}\n</tools>\n\n'
+            "Snow?\n\nI look.\n\n" +
+            '<tool_call>\n{"name": "weather", "arguments": {"city": "Moscow"}}\n</tool_call>\n\n' * 2 +
+            "<tool_response>\nYes.\n</tool_response>\n\n", tools=[{"name": "weather"}])
+
+    def test_training_writes_this_template(self):
+        config = json.loads((DEMO_MODEL / "tokenizer_config.json").read_text(encoding="utf-8"))
+        script = ast.parse((DEMO_MODEL / "train.py").read_text(encoding="utf-8"))
+        written, = [ast.literal_eval(node.value) for node in script.body if
+                    isinstance(node, ast.Assign) and node.targets[0].id == "CHAT_TEMPLATE"]
+        self.assertEqual(config["chat_template"], written)
 
 
 class HostileTemplateTest(unittest.TestCase):

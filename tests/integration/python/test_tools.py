@@ -360,7 +360,7 @@ class ToolsTest(ServerTest):
 
 
 class ModelWithoutAFormatTest(ServerTest):
-    """The bundled model: its template says nothing of tools."""
+    FLAGS = ("--tool_format=none",)
 
     def test_it_is_told_and_refused(self):
         info = self.model.ModelInfo(model_info_pb2.ModelInfoRequest())
@@ -372,11 +372,13 @@ class ModelWithoutAFormatTest(ServerTest):
         error = self.assert_fails(grpc.StatusCode.FAILED_PRECONDITION,
                                   lambda: self.model.Generate(asked))
         self.assertEqual(violated_fields(error), ["chat.tools"])
+        self.assertIn("--tool_format", error.details())
         del asked.chat.tools[:]
         asked.chat.reasoning.enabled = True
         error = self.assert_fails(grpc.StatusCode.FAILED_PRECONDITION,
                                   lambda: self.model.Generate(asked))
         self.assertEqual(violated_fields(error), ["chat.reasoning.enabled"])
+        self.assertIn("--reasoning_format", error.details())
         asked.chat.reasoning.enabled = False
         self.assertEqual(Regions(self.generate(asked)).kinds, [TEXT])
         asked.chat.ClearField("reasoning")
