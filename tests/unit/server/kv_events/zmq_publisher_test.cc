@@ -420,6 +420,22 @@ TEST_F(ZmqPublisherTest, DisconnectsThoseThatBreakTheBounds) {
   }
 }
 
+// libzmq takes no order to disconnect while a peer's queue is full.
+TEST_F(ZmqPublisherTest, APeerThatBreaksTheBoundsAndDoesNotReadGetsNothingMore) {
+  Start("tcp://127.0.0.1:*");
+  Peer subscriber(zmq::socket_type::sub, publisher_->endpoint());
+  uint64_t last = FirstReceived(subscriber, &block_).number;
+  RawPeer stuck(publisher_->endpoint());
+  ASSERT_TRUE(stuck.ShakeHands("SUB"));
+  ASSERT_TRUE(stuck.Send(ZmtpMessage({"\1"})));
+  PublishUntil([&] { return publisher_->dropped() > 0; }, subscriber, &last);
+  ASSERT_TRUE(stuck.Send(RandomTopics(1, 2000)));
+  int64_t dropped = 0;
+  PublishUntil([&] { return dropped == std::exchange(dropped, publisher_->dropped()); }, subscriber,
+               &last);
+  PublishUntil([&] { return stuck.Has("") || !stuck.Send("x"); }, subscriber, &last);
+}
+
 TEST_F(ZmqPublisherTest, BeyondTheLimitConnectionsWithoutSubscriptionsEnd) {
   rlimit files{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
