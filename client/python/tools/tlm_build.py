@@ -4,6 +4,7 @@ In a checkout the protos are read from `proto` beside `client`; a source archive
 of them. They are compiled with `protoc` where there is one, else with grpcio-tools.
 """
 
+import json
 import pathlib
 import shutil
 import subprocess
@@ -40,8 +41,10 @@ def get_requires_for_build_editable(config_settings=None):
 
 
 def write_schema(folder):
-    """Writes schema.binpb, a FileDescriptorSet, and the type stubs of the modules made of it."""
+    """Writes schema.binpb, a FileDescriptorSet; the type stubs of the modules made of it; and
+    options.json, what its comments say about the fields of messages."""
     import tlm_stubs
+    from google.protobuf import descriptor_pb2
 
     schema = folder / "schema.binpb"
     protos = sorted(path for name in MODULES.values()
@@ -53,7 +56,13 @@ def write_schema(folder):
         well_known = pathlib.Path(grpc_tools.__file__).parent / "_proto"
         compiler = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={well_known}"]
     subprocess.run([*compiler, f"--proto_path={PROTOS}", "--include_imports",
-                    f"--descriptor_set_out={schema}", *protos], check=True)
+                    "--include_source_info", f"--descriptor_set_out={schema}", *protos], check=True)
+    files = descriptor_pb2.FileDescriptorSet.FromString(schema.read_bytes()).file
+    (folder / "options.json").write_text(
+        json.dumps(tlm_stubs.field_texts(files, MODULES["messages"]), indent=0), encoding="utf-8")
+    for file in files:
+        file.ClearField("source_code_info")
+    schema.write_bytes(descriptor_pb2.FileDescriptorSet(file=files).SerializeToString())
     for module, package in MODULES.items():
-        stub = tlm_stubs.stub_of(schema.read_bytes(), package)
+        stub = tlm_stubs.stub_of(files, package)
         (folder / f"{module}.pyi").write_text(stub, encoding="utf-8")

@@ -1,4 +1,6 @@
-"""Type stubs of the messages and enumerations of one proto package."""
+"""Type stubs of the messages and enumerations of one proto package; the comments of fields."""
+
+import re
 
 from google.protobuf import descriptor_pb2
 
@@ -20,12 +22,32 @@ _WELL_KNOWN = {".google.protobuf.Any": "_any.Any",
                ".google.protobuf.Struct": "_struct.Struct"}
 
 
-def stub_of(schema, package):
-    """The text of a .pyi file for `package`, from a serialised FileDescriptorSet."""
-    files = [file for file in descriptor_pb2.FileDescriptorSet.FromString(schema).file
-             if file.package == package]
+def field_texts(files, package):
+    """Of each field of a message, "Message.field", the first sentence of its comment and those that
+    tell its default. The FileDescriptorProtos have their source information."""
+    texts = {}
+    for file in files:
+        if file.package != package:
+            continue
+        comments = {tuple(location.path): " ".join(location.leading_comments.split())
+                    for location in file.source_code_info.location}
+        for i, message in enumerate(file.message_type):
+            for j, field in enumerate(message.field):
+                # Message 4 of a file, field 2 of a message: the numbers in descriptor.proto.
+                comment = comments.get((4, i, 2, j), "")
+                first, *rest = re.split(r"(?<=\.) (?=[A-Z0-9`(])", comment)
+                defaults = [sentence for sentence in rest
+                            if re.match(r"(Unset|Default|Empty|0|1) ", sentence)]
+                texts[f"{message.name}.{field.name}"] = " ".join([first, *defaults])
+    return texts
+
+
+def stub_of(files, package):
+    """The text of a .pyi file for `package`, from FileDescriptorProtos."""
     lines = _HEADER.format(package=package).splitlines()
     for file in files:
+        if file.package != package:
+            continue
         for enum in file.enum_type:
             lines += _enum_lines(enum, "")
         for message in file.message_type:

@@ -56,7 +56,8 @@ def copy_checkout(folder):
     shutil.copytree(SOURCE_DIR / "proto", folder / "proto")
     shutil.copyfile(SOURCE_DIR / "LICENSE", folder / "LICENSE")
     shutil.copytree(SOURCE_DIR / "client" / "python", folder / "client" / "python",
-                    ignore=shutil.ignore_patterns(*BUILT, "*.pyi", "schema.binpb"))
+                    ignore=shutil.ignore_patterns(*BUILT, "*.pyi", "schema.binpb",
+                                                    "options.json"))
     return folder
 
 

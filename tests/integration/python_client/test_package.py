@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.metadata
+import inspect
 import json
 import os
 import pathlib
@@ -14,7 +15,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 
 import tlm_client
 from servers import BIN_DIR, SOURCE_DIR, Replica
-from tlm_client import admin_types, chat, messages, model_info, types
+from tlm_client import admin_types, chat, messages, model_info, options, types
 from tlm_client._convert import from_message
 
 ENVIRONMENT = pathlib.Path(os.environ["TLM_CLIENT_ENVIRONMENT"])
@@ -74,15 +75,15 @@ class ContractTest(unittest.TestCase):
         fields |= {field.name for field in messages.SpeculationOptions.DESCRIPTOR.fields} - {"mode"}
         grouped = {"prompt", "prompt_token_ids", "chat", "sampling", "stopping", "output", "cache",
                    "scheduling", "json", "resume"}
-        options = set(types.GenerateOptions.__annotations__)
-        self.assertEqual(fields - grouped, options - {
+        arguments = set(options.GenerateOptions.__annotations__)
+        self.assertEqual(fields - grouped, arguments - {
             "timeout", "wait_for_ready", "traceparent", "metadata", "resume", "resume_from",
             "affinity_key"})
 
     def test_every_option_of_a_chat_has_its_place(self):
         own = {"add_generation_prompt", "template_arguments", "tools", "tool_choice",
                "parallel_tool_calls", "reasoning"}
-        self.assertLessEqual(own, set(types.ChatOptions.__annotations__))
+        self.assertLessEqual(own, set(options.ChatOptions.__annotations__))
         self.assertEqual({field.name for field in messages.ChatInput.DESCRIPTOR.fields},
                          own | {"messages"})
         for kind, message, further in (
@@ -132,7 +133,7 @@ class PackageTest(unittest.TestCase):
     def test_stubs_and_schema_are_there(self):
         folder = pathlib.Path(tlm_client.__file__).parent
         self.assertTrue(folder.is_relative_to(ENVIRONMENT), folder)
-        for name in ("py.typed", "schema.binpb", "messages.pyi"):
+        for name in ("py.typed", "schema.binpb", "options.json", "messages.pyi"):
             self.assertTrue((folder / name).is_file(), name)
         stub = (folder / "messages.pyi").read_text(encoding="utf-8")
         for name in message_types():
@@ -182,6 +183,98 @@ class TypesTest(unittest.TestCase):
                               cwd=ENVIRONMENT, capture_output=True, text=True, check=False)
         for line in (3, 4, 5, 6, 7, 8):
             self.assertIn(f"mistake.py:{line}: error", done.stdout)
+
+
+def calls_with_options():
+    """The methods and constructors that take options, and the TypedDict of these."""
+    for client in (tlm_client.Client, tlm_client.AsyncClient, tlm_client.AdminClient,
+                   tlm_client.AsyncAdminClient):
+        for call in vars(client).values():
+            if inspect.isfunction(call) and call.__code__.co_flags & inspect.CO_VARKEYWORDS:
+                kind = re.fullmatch(r"Unpack\[(\w+)\]", call.__annotations__["options"])[1]
+                yield call, getattr(tlm_client, kind)
+
+
+class OptionsTest(unittest.TestCase):
+
+    def test_signatures_and_docstrings_list_every_option(self):
+        calls = 0
+        for call, options in calls_with_options():
+            with self.subTest(call.__qualname__):
+                calls += 1
+                parameters = inspect.signature(call).parameters
+                text = inspect.getdoc(call)
+                for name in options.__annotations__:
+                    self.assertIs(parameters[name].kind, inspect.Parameter.KEYWORD_ONLY)
+                    kind = re.escape(parameters[name].annotation)
+                    self.assertTrue(
+                        re.search(rf"(?m)^{name}: {kind}\n    [A-Z](.|\n    )*[.]$", text), name)
+                self.assertNotIn("options", parameters)
+        self.assertGreaterEqual(calls, 36)
+
+    def test_descriptions_are_those_of_the_contract(self):
+        for call, text in (
+                ("generate", "temperature: float | None\n    Divides the logits; finite, >= 0."),
+                ("generate", "max_new_tokens: int | None\n    At most this many tokens per output, >= "
+                 "1. Unset = as many as context and limits allow.\n"),
+                ("chat", "parallel_tool_calls: bool | None\n    Whether an answer may"),
+                ("forward", "top_k: int | None\n    Send the k largest values of each row"),
+                ("health", "timeout: float | None\n    Seconds until DEADLINE_EXCEEDED;")):
+            for client in (tlm_client.Client, tlm_client.AsyncClient):
+                self.assertIn(text, inspect.getdoc(getattr(client, call)))
+
+    def test_none_is_the_default(self):
+        def none_of(kind):
+            return dict.fromkeys(kind.__annotations__)
+        replica = Replica()
+        self.addCleanup(replica.close)
+        once = {"max_new_tokens": 1, "seed": 1}
+        with tlm_client.Client(replica.target, **none_of(tlm_client.ConnectionOptions)) as client:
+            plain = client.generate("The king", **once)
+            same = client.generate("The king", **none_of(tlm_client.GenerateOptions) | once)
+            self.assertEqual((same.text, same.started.effective),
+                             (plain.text, plain.started.effective))
+            rows = client.forward(["The"], **none_of(tlm_client.ForwardOptions))
+            self.assertEqual(rows.values.shape[0], 1)
+            request = none_of(tlm_client.RequestOptions)
+            self.assertEqual(len(client.score("The", [" king"], **request).scores), 1)
+            self.assertTrue(client.tokenize("The", **request).token_ids)
+
+    def test_unknown_options_are_told_with_the_nearest(self):
+        client = tlm_client.Client("127.0.0.1:1")
+        self.addCleanup(client.close)
+        admin = tlm_client.AdminClient("127.0.0.1:1")
+        self.addCleanup(admin.close)
+        for call, wrong, guess, where in (
+                (lambda **o: client.generate("x", **o), "max_tokens", "max_new_tokens", "generate"),
+                (lambda **o: client.generate("x", **o), "n", "num_sequences", "generate"),
+                (lambda **o: client.stream("x", **o), "temprature", "temperature", "generate"),
+                (lambda **o: client.verify("x", [1], **o), "stop", "stop_strings", "generate"),
+                (lambda **o: client.generate("x", **o), "tools", None, "generate"),
+                (lambda **o: client.chat([], **o), "tool", "tools", "chat"),
+                (lambda **o: client.run_tools([], **o), "function_call", "tool_choice", "chat"),
+                (lambda **o: client.forward(["x"], **o), "topk", "top_k", "forward"),
+                (lambda **o: client.forward(["x"], **o), "stop", None, "forward"),
+                (lambda **o: client.score("x", ["y"], **o), "top_logprob", "top_logprobs", "score"),
+                (lambda **o: client.model_info(**o), "tensors", "include_tensors", "model_info"),
+                (lambda **o: client.tokenize("x", **o), "modell", "model", "tokenize"),
+                (lambda **o: client.detokenize([1], **o), "zzz", None, "detokenize"),
+                (lambda **o: client.health(**o), "deadline", "timeout", "health"),
+                (lambda **o: admin.get_load(**o), "time_out", "timeout", "AdminClient.get_load"),
+                (lambda **o: tlm_client.Client(**o), "cafile", "ca_file", "Client"),
+                (lambda **o: tlm_client.AsyncClient(**o), "zzz", None, "Client")):
+            where = where if where[0].isupper() else f"Client.{where}"
+            with self.subTest(f"{where} {wrong}"), self.assertRaises(TypeError) as raised:
+                call(**{wrong: 1})
+            self.assertEqual(str(raised.exception),
+                             f"there is no option {wrong!r}: " +
+                             (f"did you mean {guess!r}? " if guess else "") +
+                             f"help({where}) lists the options")
+
+    def test_guesses_from_other_programs_exist(self):
+        known = {*tlm_client.ChatOptions.__annotations__}
+        self.assertLessEqual(set(options._ELSEWHERE.values()), known)
+        self.assertFalse(known & options._ELSEWHERE.keys())
 
 
 class CommandLineTest(unittest.TestCase):

@@ -10,7 +10,6 @@
 `messages` has the Protobuf messages of package tlm.v1.
 """
 
-from ._channel import ConnectionOptions
 from .admin import AdminClient
 from .admin_types import (AbortResult, ConfigOption, DrainResult, FlushPrefixCacheResult,
                           PrefixCacheLoad, ServerConfig, ServerLoad)
@@ -25,10 +24,11 @@ from .errors import (Aborted, AlreadyExists, Cancelled, DataLoss, DeadlineExceed
                      PermissionDenied, ResourceExhausted, TlmError, Unauthenticated, Unavailable,
                      Unimplemented)
 from .model_info import ModelInfo
-from .types import (CallOptions, ChatOptions, ContinuationScore, DataType, DetokenizeResult, Event,
-                    Finished, FinishReason, FlopsQuery, ForwardHeader, ForwardOptions,
-                    ForwardResult, GenerateOptions, GenerateResult, JsonModel, JsonSchema,
-                    Mismatch, NewTokens, Output, Prompt, PromptTokens, Region, RequestOptions,
+from .options import (CallOptions, ChatOptions, ConnectionOptions, ForwardOptions, GenerateOptions,
+                      RequestOptions)
+from .types import (ContinuationScore, DataType, DetokenizeResult, Event, Finished, FinishReason,
+                    FlopsQuery, ForwardHeader, ForwardResult, GenerateResult, JsonModel,
+                    JsonSchema, Mismatch, NewTokens, Output, Prompt, PromptTokens, Region,
                     ResourceUsage, ResumePoint, ResumePolicy, RowValues, SamplingParams,
                     ScoreResult, ServingStatus, SpeculationUsage, Started, StructuralTag, Summary,
                     Timing, Token, TokenizeResult, TopToken, Usage, VerifyResult)

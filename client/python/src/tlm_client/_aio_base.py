@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import grpc.aio
 
-from ._channel import CallSetup, Connection, ConnectionOptions, make_connection
+from ._channel import CallSetup, Connection, make_connection
 from ._methods import Methods, Service, UnaryAttempts
 from ._picker import TargetPicker
 from .errors import TlmError, error_of, error_of_rpc
+from .options import ConnectionOptions, check_options
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -22,7 +23,8 @@ class AsyncBaseClient:
 
     def __init__(self, targets: tuple[str, ...], services: tuple[Service, ...],
                  options: ConnectionOptions) -> None:
-        """Raises the errors of make_connection."""
+        """Raises the errors of make_connection, TypeError for an unknown option."""
+        check_options(options, ConnectionOptions.__annotations__, "Client")
         self._connection = make_connection(targets, **options)
         self._picker = TargetPicker(targets)
         self._to_open = targets

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from ._channel import CallSetup, Connection, ConnectionOptions, make_connection
+from ._channel import CallSetup, Connection, make_connection
 from ._methods import Methods, Service, UnaryAttempts
 from ._picker import TargetPicker
 from .errors import error_of_rpc
+from .options import ConnectionOptions, check_options
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -20,7 +21,8 @@ class BaseClient:
 
     def __init__(self, targets: tuple[str, ...], services: tuple[Service, ...],
                  options: ConnectionOptions) -> None:
-        """Raises the errors of make_connection."""
+        """Raises the errors of make_connection, TypeError for an unknown option."""
+        check_options(options, ConnectionOptions.__annotations__, "Client")
         self._connection = make_connection(targets, **options)
         self._replicas = [Methods(_open(target, self._connection), services) for target in targets]
         self._picker = TargetPicker(targets)

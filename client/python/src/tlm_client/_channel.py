@@ -7,27 +7,9 @@ import pathlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import Any
 
 import grpc
-
-
-class ConnectionOptions(TypedDict, total=False):
-    """Options of every client."""
-
-    # Encrypt and verify the server. Implied by the three files below.
-    tls: bool
-    # PEM file of the trusted CAs; None = those of gRPC.
-    ca_file: str | None
-    # PEM files of the client certificate and its key, for mutual TLS: both or neither.
-    client_certificate_file: str | None
-    client_key_file: str | None
-    # Expect this name in the server's certificate instead of the target's host.
-    server_name: str | None
-    # Sent as `authorization: Bearer <api_key>` with every call.
-    api_key: str | None
-    # Permits sending api_key unencrypted to other hosts.
-    allow_plaintext_api_key: bool
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from . import messages
 from ._tools import bind, message_of, schema_text, tool_name
 from .chat import Conversation, Reasoning
+from .options import check_options, unknown_option
 from .types import (FlopsQuery, GenerateResult, Output, Prompt, Region, ResumePoint,
                     StructuralTag)
 
@@ -53,7 +54,7 @@ def generate_request(prompt: Prompt, options: Mapping[str, Any]) -> messages.Gen
     else:
         request.prompt_token_ids.SetInParent()
         request.prompt_token_ids.ids.extend(_ids(prompt))
-    return _with_options(request, options)
+    return _with_options(request, options, "Client.generate")
 
 
 def chat_request(conversation: Conversation,
@@ -74,7 +75,7 @@ def chat_request(conversation: Conversation,
         value = rest.pop(name, None)
         if value is not None:
             assign(request.chat, value)
-    return _with_options(request, rest)
+    return _with_options(request, rest, "Client.chat")
 
 
 def _set_tools(chat: messages.ChatInput, tools: Any) -> None:
@@ -113,8 +114,8 @@ _CHAT: dict[str, Callable[[messages.ChatInput, Any], None]] = {
     "reasoning": _set_reasoning}
 
 
-def _with_options(request: messages.GenerateRequest,
-                  options: Mapping[str, Any]) -> messages.GenerateRequest:
+def _with_options(request: messages.GenerateRequest, options: Mapping[str, Any],
+                  call: str) -> messages.GenerateRequest:
     for name, value in options.items():
         if value is None:
             continue
@@ -147,7 +148,7 @@ def _with_options(request: messages.GenerateRequest,
         elif name == "resume_from":
             _set_resume_point(request, value)
         else:
-            raise TypeError(f"there is no option {name!r}")
+            raise unknown_option(name, call)
     return request
 
 
@@ -222,7 +223,7 @@ def forward_request(inputs: Sequence[str] | Sequence[Sequence[int]],
         elif name in ("top_k", "add_special_tokens", "request_id", "model"):
             setattr(request, name, value)
         else:
-            raise TypeError(f"there is no option {name!r}")
+            raise unknown_option(name, "Client.forward")
     return request
 
 
@@ -252,7 +253,7 @@ def score_request(prompt: Prompt, continuations: Sequence[Prompt], top_logprobs:
             request.continuations.add(token_ids={"ids": _ids(continuation)})
     if add_special_tokens is not None:
         request.add_special_tokens = add_special_tokens
-    return named(request, options)
+    return named(request, options, "Client.score")
 
 
 def verify_request(make_request: Callable[[dict[str, Any]], messages.GenerateRequest],
@@ -294,7 +295,7 @@ def model_info_request(include_tensors: bool, flops: FlopsQuery | None,
         request.flops.SetInParent()
         for name in ("batch", "prompt_tokens", "new_tokens"):
             setattr(request.flops, name, getattr(flops, name))
-    return named(request, options)
+    return named(request, options, "Client.model_info")
 
 
 def tokenize_request(text: str, add_special_tokens: bool | None,
@@ -302,7 +303,7 @@ def tokenize_request(text: str, add_special_tokens: bool | None,
     request = messages.TokenizeRequest(text=text)
     if add_special_tokens is not None:
         request.add_special_tokens = add_special_tokens
-    return named(request, options)
+    return named(request, options, "Client.tokenize")
 
 
 def detokenize_request(token_ids: Prompt, skip_special_tokens: bool | None,
@@ -310,7 +311,7 @@ def detokenize_request(token_ids: Prompt, skip_special_tokens: bool | None,
     request = messages.DetokenizeRequest(token_ids=_ids(token_ids))
     if skip_special_tokens is not None:
         request.skip_special_tokens = skip_special_tokens
-    return named(request, options)
+    return named(request, options, "Client.detokenize")
 
 
 def abort_request(request_ids: Sequence[str], every: bool,
@@ -327,19 +328,13 @@ def drain_request(time_limit: float | None) -> messages.DrainRequest:
     return request
 
 
-def named(request: _Request, options: Mapping[str, Any]) -> _Request:
+def named(request: _Request, options: Mapping[str, Any], call: str) -> _Request:
     """The request with request_id and model, the only options it may have."""
+    check_options(options, ("request_id", "model"), call)
     for name, value in options.items():
-        if name not in ("request_id", "model"):
-            raise TypeError(f"there is no option {name!r}")
-        setattr(request, name, value)
+        if value is not None:
+            setattr(request, name, value)
     return request
-
-
-def no_options(options: Mapping[str, Any]) -> None:
-    """For a call whose request has no options."""
-    if options:
-        raise TypeError(f"there is no option {next(iter(options))!r}")
 
 
 def _set_duration(name: str, seconds: float, duration: Any) -> None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _requests, messages
 from ._base import BaseClient
-from ._channel import ConnectionOptions, single_target, split_call_options
+from ._channel import single_target, split_call_options
 from ._convert import from_message
 from ._methods import ADMIN
 from .admin_types import (AbortResult, DrainResult, FlushPrefixCacheResult, ServerConfig,
                           ServerLoad)
-from .types import CallOptions
+from .options import CallOptions, ConnectionOptions, check_options, describe_options
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _Type = TypeVar("_Type")
 
 
+@describe_options
 class AdminClient(BaseClient):
     """The client of a tlm server's admin port. Thread-safe.
 
@@ -66,5 +68,10 @@ class AdminClient(BaseClient):
     def _call(self, kind: type[_Type], name: str, request: Any,
               options: Mapping[str, Any]) -> _Type:
         setup, rest = split_call_options(options, self._connection.authorization)
-        _requests.no_options(rest)
+        check_options(rest, (), call_of(name))
         return from_message(kind, self._unary(name, request, setup))
+
+
+def call_of(rpc: str) -> str:
+    """The method that makes this RPC: "AdminClient.get_load"."""
+    return "AdminClient." + re.sub("(?<!^)(?=[A-Z])", "_", rpc).lower()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from . import _health, _requests
 from ._aio_base import AsyncBaseClient, next_message
-from ._channel import CallSetup, ConnectionOptions, split_call_options
+from ._channel import CallSetup, split_call_options
 from ._collect import ForwardCollector, GenerateCollector, PartReader
 from ._convert import from_message
 from ._methods import HEALTH, LANGUAGE_MODEL, time_left
@@ -22,15 +22,16 @@ from .chat import Conversation, Part, ToolResult, ToolRun
 from .client import MAX_VALUES, WATCH_PAUSE, check_watch_end
 from .errors import TlmError, cancelled, internal
 from .model_info import ModelInfo
-from .types import (CallOptions, ChatOptions, DetokenizeResult, Event, Finished, FlopsQuery,
-                    ForwardOptions, ForwardResult, GenerateOptions, GenerateResult, NewTokens,
-                    Prompt, RequestOptions, ScoreResult, ServingStatus, TokenizeResult,
-                    VerifyResult)
+from .options import (CallOptions, ChatOptions, ConnectionOptions, ForwardOptions, GenerateOptions,
+                      RequestOptions, check_options, describe_options)
+from .types import (DetokenizeResult, Event, Finished, FlopsQuery, ForwardResult, GenerateResult,
+                    NewTokens, Prompt, ScoreResult, ServingStatus, TokenizeResult, VerifyResult)
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
 
+@describe_options
 class AsyncClient(AsyncBaseClient):
     """`Client` for asyncio: the same calls, each awaited; streams are iterated with `async for`.
 
@@ -108,7 +109,8 @@ class AsyncClient(AsyncBaseClient):
                       **options: Unpack[ForwardOptions]) -> ForwardResult:
         """Rows over the vocabulary for texts, or for lists of token ids."""
         setup, rest = split_call_options(options, self._connection.authorization)
-        collector = ForwardCollector(rest.pop("max_values", MAX_VALUES))
+        max_values = rest.pop("max_values", None)
+        collector = ForwardCollector(MAX_VALUES if max_values is None else max_values)
         request = _requests.forward_request(inputs, rest)
         target = self._picker.next(time.monotonic())
         assert target is not None
@@ -175,7 +177,7 @@ class AsyncClient(AsyncBaseClient):
         """The health of a service, by its full name, on one of the targets; "" = the server as a
         whole. NotFound for a service the server does not know."""
         setup, rest = split_call_options(options, self._connection.authorization)
-        _requests.no_options(rest)
+        check_options(rest, (), "Client.health")
         request = _health.HealthCheckRequest(service=service)
         return ServingStatus((await self._unary("Check", request, setup)).status)
 

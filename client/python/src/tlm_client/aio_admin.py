@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _requests, messages
 from ._aio_base import AsyncBaseClient
-from ._channel import ConnectionOptions, single_target, split_call_options
+from ._channel import single_target, split_call_options
 from ._convert import from_message
 from ._methods import ADMIN
+from .admin import call_of
 from .admin_types import (AbortResult, DrainResult, FlushPrefixCacheResult, ServerConfig,
                           ServerLoad)
-from .types import CallOptions
+from .options import CallOptions, ConnectionOptions, check_options, describe_options
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _Type = TypeVar("_Type")
 
 
+@describe_options
 class AsyncAdminClient(AsyncBaseClient):
     """`AdminClient` for asyncio: the same calls, each awaited.
 
@@ -64,5 +66,5 @@ class AsyncAdminClient(AsyncBaseClient):
     async def _call(self, kind: type[_Type], name: str, request: Any,
                     options: Mapping[str, Any]) -> _Type:
         setup, rest = split_call_options(options, self._connection.authorization)
-        _requests.no_options(rest)
+        check_options(rest, (), call_of(name))
         return from_message(kind, await self._unary(name, request, setup))

@@ -13,7 +13,7 @@ import grpc
 
 from . import _health, _requests
 from ._base import BaseClient
-from ._channel import CallSetup, ConnectionOptions, split_call_options
+from ._channel import CallSetup, split_call_options
 from ._collect import ForwardCollector, GenerateCollector, PartReader
 from ._convert import from_message
 from ._methods import HEALTH, LANGUAGE_MODEL, time_left
@@ -24,10 +24,10 @@ from ._tools import ToolLoop, execute
 from .chat import Conversation, Part, ToolResult, ToolRun
 from .errors import TlmError, cancelled, error_of_rpc, internal, make_error
 from .model_info import ModelInfo
-from .types import (CallOptions, ChatOptions, DetokenizeResult, Event, Finished, FlopsQuery,
-                    ForwardOptions, ForwardResult, GenerateOptions, GenerateResult, NewTokens,
-                    Prompt, RequestOptions, ScoreResult, ServingStatus, TokenizeResult,
-                    VerifyResult)
+from .options import (CallOptions, ChatOptions, ConnectionOptions, ForwardOptions, GenerateOptions,
+                      RequestOptions, check_options, describe_options)
+from .types import (DetokenizeResult, Event, Finished, FlopsQuery, ForwardResult, GenerateResult,
+                    NewTokens, Prompt, ScoreResult, ServingStatus, TokenizeResult, VerifyResult)
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -37,6 +37,7 @@ WATCH_PAUSE = 0.1
 MAX_VALUES = 1 << 30
 
 
+@describe_options
 class Client(BaseClient):
     """The client of one or several tlm servers. Thread-safe; keep one for the life of the program.
 
@@ -124,7 +125,8 @@ class Client(BaseClient):
                 **options: Unpack[ForwardOptions]) -> ForwardResult:
         """Rows over the vocabulary for texts, or for lists of token ids."""
         setup, rest = split_call_options(options, self._connection.authorization)
-        collector = ForwardCollector(rest.pop("max_values", MAX_VALUES))
+        max_values = rest.pop("max_values", None)
+        collector = ForwardCollector(MAX_VALUES if max_values is None else max_values)
         request = _requests.forward_request(inputs, rest)
         target = self._picker.next(time.monotonic())
         assert target is not None
@@ -190,7 +192,7 @@ class Client(BaseClient):
         """The health of a service, by its full name, on one of the targets; "" = the server as a
         whole. NotFound for a service the server does not know."""
         setup, rest = split_call_options(options, self._connection.authorization)
-        _requests.no_options(rest)
+        check_options(rest, (), "Client.health")
         request = _health.HealthCheckRequest(service=service)
         return ServingStatus(self._unary("Check", request, setup).status)
 

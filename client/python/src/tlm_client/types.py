@@ -1,4 +1,4 @@
-"""What the client returns, and the options its calls take.
+"""What the client returns, and the classes of its arguments.
 
 The names are those of the wire contract (proto/tlm/v1), whose comments say what each means, its
 unit, range and default. Times are seconds. `None` stands for what the server did not send.
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ._convert import WireEnum
-from .chat import Message, Reasoning, RegionEvent, ToolCall, ToolLike
+from .chat import Message, RegionEvent, ToolCall
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -439,119 +439,3 @@ class ResumePolicy:
     # The pause after all targets were tried, doubled each time, with a jitter of up to one half.
     initial_backoff: float = 0.05
     max_backoff: float = 1.0
-
-
-class CallOptions(TypedDict, total=False):
-    """Options of every call."""
-
-    # Seconds until DEADLINE_EXCEEDED; sets the deadline of the call. None = no limit.
-    timeout: float | None
-    # Wait for the server (within the timeout) instead of failing with UNAVAILABLE.
-    wait_for_ready: bool
-    # W3C trace context: "00-<trace id>-<span id>-01".
-    traceparent: str
-    # Further request metadata; lower-case keys.
-    metadata: Sequence[tuple[str, str]]
-
-
-class RequestOptions(CallOptions, total=False):
-    """Options of every call of the model."""
-
-    request_id: str
-    model: str
-
-
-class GenerateOptions(RequestOptions, total=False):
-    """Options of `generate`, `stream`, `chat` and `stream_chat`. Unset or None = the server's
-    default."""
-
-    # Sampling.
-    temperature: float | None
-    top_k: int | None
-    top_p: float | None
-    min_p: float | None
-    typical_p: float | None
-    repetition_penalty: float | None
-    presence_penalty: float | None
-    frequency_penalty: float | None
-    seed: int | None
-    num_sequences: int | None
-    logit_bias: Mapping[int, float]
-    allowed_token_ids: Sequence[int]
-    banned_token_ids: Sequence[int]
-    # When an output ends.
-    max_new_tokens: int | None
-    min_new_tokens: int
-    stop_strings: Sequence[str]
-    stop_token_ids: Sequence[int]
-    ignore_eos: bool
-    include_stop_in_output: bool
-    # Contents of the events.
-    text: bool | None
-    token_ids: bool
-    logprobs: bool | None
-    top_logprobs: int
-    prompt_logprobs: bool
-    logprobs_mode: Literal["raw", "processed"]
-    min_chunk_tokens: int
-    final_only: bool
-    timing: bool
-    resource_usage: bool
-    stop_string_tokens: bool
-    regions: bool | None
-    # Cache and scheduling.
-    bypass_prefix_cache: bool
-    cache_salt: str
-    priority: int | None
-    soft_time_limit: float | None
-    # Guesses of the next tokens, which change none of them.
-    speculation: Literal["auto", "off"]
-    max_draft_tokens: int | None
-    # What the output must be; at most one of them.
-    json_schema: JsonSchema
-    regex: str
-    grammar: str
-    choices: Sequence[str]
-    json_object: bool
-    structural_tag: StructuralTag
-    # How constrained JSON is written.
-    json_whitespace: Literal["printed", "compact"]
-    json_property_order: Literal["schema", "any"]
-    # The prompt.
-    add_special_tokens: bool | None
-    truncate_prompt_tokens: int | None
-    # A stream of another program to continue; how this one continues when its replica dies.
-    resume_from: ResumePoint
-    resume: ResumePolicy
-    # With balance="prefix_affinity": calls with the same key go to the same target. For
-    # applications that know what requests have in common: a session, a document.
-    affinity_key: str
-
-
-class ChatOptions(GenerateOptions, total=False):
-    """Further options of `chat`, `stream_chat` and `run_tools`."""
-
-    add_generation_prompt: bool | None
-    template_arguments: Mapping[str, Any]
-    # What the model may call.
-    tools: Sequence[ToolLike]
-    # "auto", "none", "required"; or the one tool that it must call: its name, or as in `tools`.
-    tool_choice: ToolLike | str | None
-    parallel_tool_calls: bool | None
-    # True and False stand for Reasoning(enabled=...).
-    reasoning: Reasoning | bool | None
-
-
-class ForwardOptions(RequestOptions, total=False):
-    """Options of `forward`."""
-
-    # Which rows of each sequence: "last" (default), "all", or positions, strictly increasing.
-    positions: Literal["last", "all"] | Sequence[int]
-    values: Literal["logits", "log_probabilities", "probabilities"]
-    dtype: Literal["float32", "bfloat16", "float16"]
-    top_k: int | None
-    # Only token ids start <= id < end.
-    vocab_slice: tuple[int, int]
-    add_special_tokens: bool | None
-    # The maximum number of values of a result; default 2**30.
-    max_values: int
