@@ -53,7 +53,10 @@ kind=build
 [ "$mode" != openai ] || kind=openai
 [ -n "${TLM_BIN_DIR:-}" ] || deploy/install_packages.sh "$kind"
 say "2/5 build (the first time about 3 minutes on four cores)"
-[ -n "${TLM_BIN_DIR:-}" ] || TLM_CMAKE_OPTIONS=-DTLM_TESTS=OFF deploy/build.sh release
+# The CUDA module takes longer to compile than all the rest.
+cuda=OFF
+[ ! -e /dev/nvidiactl ] || cuda=AUTO
+[ -n "${TLM_BIN_DIR:-}" ] || TLM_CMAKE_OPTIONS="-DTLM_TESTS=OFF -DTLM_CUDA=$cuda" deploy/build.sh release
 bin=${TLM_BIN_DIR:-build/release/bin}
 
 run_dir=$(mktemp -d)
@@ -168,6 +171,9 @@ Start it for good and talk to it:
   $bin/tlm-server --model=$model &
   $bin/tlm generate 'In the evening'
   $bin/tlm help
-Serve a model of your own: --model=DIR with config.json and model.safetensors, or --model=FILE.gguf. For OpenAI clients: deploy/quickstart.sh --openai
+Serve another model: --model=DIR with config.json, *.safetensors and tokenizer.json, or --model=FILE.gguf. To download one:
+  python3 -m venv build/hf && build/hf/bin/pip install huggingface_hub
+  build/hf/bin/hf download Qwen/Qwen3-0.6B --local-dir build/qwen3-0.6b
+For OpenAI clients: deploy/quickstart.sh --openai
 TXT
 fi

@@ -45,10 +45,12 @@ absl::Status CheckModelPath(std::string_view flag, const std::string& path) {
   if (status.type() != std::filesystem::file_type::not_found) {
     return FailedPrecondition("--{}={}: {}", flag, path, error.message());
   }
-  return NotFound("--{}={}: there is no such directory or file{}", flag, path,
-                  LooksLikeHubName(path) ? "; models are not downloaded by name: give the "
-                                           "directory of one that was downloaded"
-                                         : "");
+  const std::string hint =
+      LooksLikeHubName(path)
+          ? fmt::format("; `hf download {} --local-dir DIR` downloads it, then --{}=DIR", path,
+                        flag)
+          : "";
+  return NotFound("--{}={}: there is no such directory or file{}", flag, path, hint);
 }
 
 }  // namespace

@@ -124,7 +124,8 @@ def direct_request(body):
             request.chat.messages[-1].tool_calls.add(
                 id=call["id"], name=call["function"]["name"],
                 arguments_json=call["function"]["arguments"])
-    for tool in body.get("tools", []):
+    # Where none may be called, gateways show the template none.
+    for tool in body.get("tools", []) if body.get("tool_choice") != "none" else []:
         function = tool["function"]
         request.chat.tools.add(name=function["name"], description=function["description"],
                                parameters_json_schema=json.dumps(function["parameters"]))

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import tempfile
 import unittest
@@ -66,6 +67,18 @@ class InstallTreeTest(unittest.TestCase):
         for header in headers:
             run([os.environ["TLM_CXX"], "-Wall", "-Wextra", "-Werror", "-fsyntax-only", *flags, "-x",
                  "c++", "-include", header, "/dev/null"])
+
+    def test_the_blocks_of_the_page_compile(self):
+        page = (examples.SOURCE_DIR / "client" / "README.md").read_text(encoding="utf-8")
+        first, *rest, last = re.findall(r"^```cpp\n(.*?)^```$", page, re.M | re.S)
+        includes = re.findall(r"^#include.*\n", first, re.M)
+        body = re.sub(r"^#include.*\n", "", first, flags=re.M) + "".join(rest)
+        with tempfile.TemporaryDirectory() as folder:
+            source = pathlib.Path(folder, "page.cc")
+            source.write_text("#include <iostream>\n" + "".join(includes) +
+                              f"absl::Status Page() {{\n{body}{{\n{last}}}\n}}\n", encoding="utf-8")
+            run([os.environ["TLM_CXX"], "-std=c++20", "-fsyntax-only",
+                 *examples.pkg_config("--cflags"), source])
 
     def test_other_versions_are_refused(self):
         with tempfile.TemporaryDirectory() as folder:

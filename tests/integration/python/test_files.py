@@ -104,7 +104,7 @@ class ModelFilesTest(FolderTest):
     def test_what_is_no_directory_is_told_apart(self):
         path = write_zeros(self.folder, SMALL)
         self.assert_refused("/nonexistent", "no such directory", model="/nonexistent")
-        self.assert_refused("Qwen/Qwen3-0.6B", "not downloaded", model="Qwen/Qwen3-0.6B")
+        self.assert_refused("Qwen/Qwen3-0.6B", "`hf download Qwen/Qwen3-0.6B ", model="Qwen/Qwen3-0.6B")
         self.assert_refused(path, "is a file", "directory", model=path)
 
     def test_a_busy_port_hides_no_other_fault(self):
