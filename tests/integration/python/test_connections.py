@@ -1,5 +1,6 @@
 """Connections that mean no good: thousands of them, slow ones, and those that break HTTP/2."""
 
+import collections
 import contextlib
 import functools
 import gzip
@@ -12,6 +13,8 @@ import threading
 import time
 import unittest
 import zlib
+
+import grpc
 
 import http2
 from certificates import Authority
@@ -295,6 +298,19 @@ class BrokenTest(unittest.TestCase):
                     break
             self.server.ask()
 
+    def test_a_call_with_large_headers_ends_the_calls_of_its_connection_alone(self):
+        endless = request(max_new_tokens=1000)
+        endless.stopping.ignore_eos = True
+        with self.server.connect() as shared, self.server.connect() as own:
+            shared, own = type(self.server.model)(shared), type(self.server.model)(own)
+            beside, apart = shared.Generate(endless), own.Generate(endless)
+            next(beside), next(apart)
+            for call in (lambda: shared.Generate(endless, metadata=[("x", "~" * 17000)]), lambda: beside):
+                with self.assertRaises(grpc.RpcError) as caught:
+                    collections.deque(call(), maxlen=0)
+                self.assertEqual(caught.exception.code(), grpc.StatusCode.RESOURCE_EXHAUSTED)
+            self.assertEqual(list(apart)[-1].summary.usage.completion_tokens, 1000)
+
     def flood_of_resets(self, one, count):
         """Begins and resets so many calls; False when it is cut off."""
         for first in range(1, 2 * count, 400):
@@ -381,6 +397,13 @@ class BrokenTest(unittest.TestCase):
                 self.assertEqual(one.error_at_end(), http2.ENHANCE_YOUR_CALM)
         self.assertTrue(eventually(
             lambda: self.server.resident_bytes() - self.resident < 40 * KIB * KIB))
+
+    def test_settings_whose_acknowledgements_are_read_are_not_cut(self):
+        with http2.Connection(self.server.port) as one:
+            for _ in range(200):
+                self.assertTrue(one.send(http2.frame(http2.SETTINGS) * 1000))
+                self.assertFalse(one.closed_by_server())
+            self.server.ask()
 
     @unittest.skipIf(SANITIZED, "bounds of time and memory")
     def test_a_flood_of_settings_with_unread_acknowledgements_is_bounded(self):
