@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """How long a server takes from exec until it serves and until its first token, and how much memory
 it takes on the way, with its model in the page cache.
 
