@@ -16,6 +16,7 @@
 #include "client/cli/base/messages.h"
 #include "client/cli/base/table.h"
 #include "client/cli/base/text.h"
+#include "model/base/message_text.h"
 
 namespace tlm::cli {
 namespace {

@@ -27,17 +27,4 @@ std::string LineAndColumn(std::string_view text, size_t position) {
                      before.size() - line_start + 1);
 }
 
-std::string Quoted(std::string_view text) {
-  constexpr size_t kMaxBytes = 100;
-  size_t length = std::min(text.size(), kMaxBytes);
-  const auto continues = [](char c) { return (static_cast<unsigned char>(c) & 0xc0u) == 0x80u; };
-  while (length > 0 && length < text.size() && continues(text[length])) --length;
-  std::string result = "'";
-  for (const char c : text.substr(0, length)) {
-    const unsigned char byte = static_cast<unsigned char>(c);
-    result += byte < 0x20 || byte == 0x7f ? '?' : c;
-  }
-  return result + (length < text.size() ? "...'" : "'");
-}
-
 }  // namespace tlm

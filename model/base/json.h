@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "model/base/message_text.h"  // IWYU pragma: export
 
 namespace tlm {
 
@@ -25,10 +26,6 @@ absl::Status CheckNoZeroByte(std::string_view text);
 
 // "line 3, column 14" of byte `position` of `text`, both counted from 1; for messages.
 std::string LineAndColumn(std::string_view text, size_t position);
-
-// Untrusted text for a message: in single quotes, cut to about 100 bytes at a character boundary,
-// control characters replaced by '?'.
-std::string Quoted(std::string_view text);
 
 }  // namespace tlm
 

@@ -66,7 +66,7 @@ std::string Manual() {
 
 int Fail(std::string message, int exit_status) {
   std::replace(message.begin(), message.end(), '\n', ' ');
-  std::fprintf(stderr, "tlm-keys: %s\n", message.c_str());
+  std::fprintf(stderr, "tlm-keys: %s\n", tlm::OneLine(message).c_str());
   return exit_status;
 }
 

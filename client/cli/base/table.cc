@@ -12,11 +12,11 @@
 namespace tlm::cli {
 namespace {
 
-// Divides `value` by `base` until it is smaller, at most prefixes - 1 times; returns how often.
-size_t Scale(double base, size_t prefixes, double* value) {
+// Divides `value` by 1000 until it is smaller, at most prefixes - 1 times; returns how often.
+size_t Scale(size_t prefixes, double* value) {
   size_t steps = 0;
-  while (*value >= base && steps + 1 < prefixes) {
-    *value /= base;
+  while (*value >= 1000 && steps + 1 < prefixes) {
+    *value /= 1000;
     ++steps;
   }
   return steps;
@@ -52,17 +52,9 @@ std::string WithSeparators(uint64_t number) {
   return digits;
 }
 
-std::string HumanBytes(uint64_t bytes) {
-  constexpr std::string_view kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  double value = static_cast<double>(bytes);
-  const size_t unit = Scale(1024, std::size(kUnits), &value);
-  if (unit == 0) return fmt::format("{} B", bytes);
-  return fmt::format("{:.2f} {}", value, kUnits[unit]);
-}
-
 std::string HumanCount(double count) {
   constexpr std::string_view kPrefixes[] = {"", " k", " M", " G", " T", " P", " E"};
-  const size_t prefix = Scale(1000, std::size(kPrefixes), &count);
+  const size_t prefix = Scale(std::size(kPrefixes), &count);
   if (prefix == 0) return fmt::format("{:.0f}", count);
   return fmt::format("{:.2f}{}", count, kPrefixes[prefix]);
 }
@@ -70,7 +62,7 @@ std::string HumanCount(double count) {
 std::string HumanParameters(uint64_t count) {
   constexpr std::string_view kPrefixes[] = {"", " k", " M", " B", " T"};
   double value = static_cast<double>(count);
-  const size_t prefix = Scale(1000, std::size(kPrefixes), &value);
+  const size_t prefix = Scale(std::size(kPrefixes), &value);
   if (prefix == 0) return fmt::format("{}", count);
   return fmt::format("{:.{}f}{}", value, value < 10 ? 2 : 1, kPrefixes[prefix]);
 }

@@ -31,9 +31,6 @@ class Table {
 // 1557611200 -> "1,557,611,200".
 std::string WithSeparators(uint64_t number);
 
-// 6230444800 -> "5.80 GiB"; below 1 KiB "512 B".
-std::string HumanBytes(uint64_t bytes);
-
 // 3.5067e12 -> "3.51 T", for counts: k, M, G, T, P, E.
 std::string HumanCount(double count);
 

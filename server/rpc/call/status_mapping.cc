@@ -8,6 +8,7 @@
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "model/base/errors.h"
+#include "model/base/json.h"
 #include "server/rpc/convert/proto_time.h"
 
 namespace tlm {
@@ -16,12 +17,12 @@ namespace {
 constexpr char kErrorDomain[] = "tlm";
 
 // Cut where no character is split: protobuf refuses strings that are not UTF-8.
-std::string Shortened(absl::string_view message) {
-  if (message.size() <= kMaxStatusMessageBytes) return std::string(message);
+std::string Shortened(std::string message) {
+  if (message.size() <= kMaxStatusMessageBytes) return message;
   constexpr std::string_view kEllipsis = "...";
   size_t end = kMaxStatusMessageBytes - kEllipsis.size();
   while (end > 0 && (static_cast<unsigned char>(message[end]) & 0xc0) == 0x80) --end;
-  return std::string(message.substr(0, end)).append(kEllipsis);
+  return message.erase(end).append(kEllipsis);
 }
 
 }  // namespace
@@ -30,7 +31,8 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   // absl and gRPC number the canonical codes alike.
   const auto code = static_cast<grpc::StatusCode>(status.code());
-  const std::string message = Shortened(status.message());
+  const std::string message =
+      Shortened(OneLine({status.message().data(), status.message().size()}));
 
   google::rpc::Status details;
   details.set_code(static_cast<int>(code));

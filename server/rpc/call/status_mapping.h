@@ -8,7 +8,7 @@
 
 namespace tlm {
 
-// The same code and message (cut to kMaxStatusMessageBytes). The details of
+// The same code and message, as OneLine and cut to kMaxStatusMessageBytes. The details of
 // model/base/errors.h become a google.rpc.Status in `grpc-status-details-bin`: a field
 // becomes a BadRequest, a reason an ErrorInfo of domain "tlm", a retry time a RetryInfo. Without
 // details the metadata is absent.

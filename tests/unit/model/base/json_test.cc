@@ -45,11 +45,5 @@ TEST(JsonTest, SaysWhereTheTextStopsBeingJson) {
   EXPECT_THAT(ParseJson("-1e999"), StatusIs(kBad, HasSubstr("number out of range")));
 }
 
-TEST(JsonTest, QuotedCutsAtACharacterAndHidesControlCharacters) {
-  EXPECT_EQ(Quoted("a\nb\x7f\x1b["), "'a?b??['");
-  EXPECT_EQ(Quoted(std::string(100, 'x')), "'" + std::string(100, 'x') + "'");
-  EXPECT_EQ(Quoted(std::string(99, 'x') + "\u00e9"), "'" + std::string(99, 'x') + "...'");
-}
-
 }  // namespace
 }  // namespace tlm

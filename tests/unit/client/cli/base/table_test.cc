@@ -38,14 +38,6 @@ TEST(NumbersTest, SeparatesThousands) {
   EXPECT_EQ(WithSeparators(UINT64_MAX), "18,446,744,073,709,551,615");
 }
 
-TEST(NumbersTest, ScalesBytes) {
-  EXPECT_EQ(HumanBytes(0), "0 B");
-  EXPECT_EQ(HumanBytes(1023), "1023 B");
-  EXPECT_EQ(HumanBytes(1024), "1.00 KiB");
-  EXPECT_EQ(HumanBytes(6230444800), "5.80 GiB");
-  EXPECT_EQ(HumanBytes(UINT64_MAX), "16.00 EiB");
-}
-
 TEST(NumbersTest, ScalesCounts) {
   EXPECT_EQ(HumanCount(0), "0");
   EXPECT_EQ(HumanCount(999), "999");
