@@ -20,7 +20,7 @@ Backend Chosen(std::unique_ptr<Ops> ops, std::string_view why) {
   const DeviceInfo& device = ops->device().info();
   std::string reason = fmt::format("backend {}: {}{}{}; {}", device.backend, device.name,
                                    device.uuid.empty() ? "" : ", ", device.uuid, why);
-  return {.ops = std::move(ops), .reason = std::move(reason)};
+  return {.ops = std::move(ops), .reason = std::move(reason), .detail = ""};
 }
 
 namespace fs = std::filesystem;
@@ -28,6 +28,7 @@ namespace fs = std::filesystem;
 // The driver's library by the name that the CUDA runtime itself opens.
 constexpr char kDriverLibrary[] = "libcuda.so.1";
 constexpr size_t kErrorBytes = 4096;
+constexpr std::string_view kNoDriver = "NO_DRIVER";
 
 std::string LastError() {
   const char* const error = dlerror();
@@ -52,25 +53,30 @@ absl::Status CheckAbi(std::string_view module_abi, const std::string& path) {
 
 absl::StatusOr<Backend> CreateBackend(const BackendOptions& options) {
   std::string why = "as asked";
+  std::string detail;
   if (options.kind != BackendKind::kCpu) {
     absl::StatusOr<std::unique_ptr<Ops>> cuda = OpenCudaBackend(options.cuda_module, options.cuda);
     if (cuda.ok()) {
       return Chosen(*std::move(cuda), options.kind == BackendKind::kCuda ? why : "it is there");
     }
     if (options.kind == BackendKind::kCuda) return WithContext(cuda.status(), "backend cuda");
-    why = fmt::format("not cuda: {}", std::string(cuda.status().message()));
+    detail = std::string(cuda.status().message());
+    why = ReasonOf(cuda.status()) == kNoDriver ? "no NVIDIA GPU or driver found"
+                                               : fmt::format("not cuda: {}", detail);
   }
   TLM_ASSIGN_OR_RETURN(
       std::unique_ptr<CpuOps> cpu,
       CpuOps::Create(
           {.threads = options.threads, .isa = options.isa, .pin_threads = options.pin_threads}));
-  return Chosen(std::move(cpu), why);
+  Backend backend = Chosen(std::move(cpu), why);
+  backend.detail = std::move(detail);
+  return backend;
 }
 
 absl::Status ProbeCudaDriver() {
   // Never closed: the module opens it again.
   if (dlopen(kDriverLibrary, RTLD_NOW | RTLD_LOCAL) != nullptr) return absl::OkStatus();
-  return FailedPrecondition("no NVIDIA driver ({})", LastError());
+  return WithReason(FailedPrecondition("no NVIDIA driver ({})", LastError()), kNoDriver);
 }
 
 absl::StatusOr<std::string> FindCudaModule() {

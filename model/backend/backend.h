@@ -31,10 +31,12 @@ struct BackendOptions {
 struct Backend {
   std::unique_ptr<Ops> ops;
   std::string reason;  // one line for display: what was chosen and why
+  std::string detail;  // of kAuto without CUDA: the error that decided
 };
 
 // INVALID_ARGUMENT for an invalid number of threads or an unsupported instruction set. With kCuda
-// also the errors of OpenCudaBackend; with kAuto these only become the reason.
+// also the errors of OpenCudaBackend; with kAuto these become the reason alone, unless it is just
+// that there is no driver.
 absl::StatusOr<Backend> CreateBackend(const BackendOptions& options);
 
 // OK where the machine has NVIDIA's driver; else FAILED_PRECONDITION. Cheap: it looks for the

@@ -12,6 +12,7 @@
 
 #include "model/base/errors.h"
 #include "model/base/float16.h"
+#include "model/base/message_text.h"
 #include "model/weights/host_memory.h"
 #include "model/weights/parallel_pieces.h"
 
@@ -314,8 +315,8 @@ absl::StatusOr<RandomWeights> RandomWeights::Create(const ModelConfig& config, D
   const uint64_t needed = BytesFor(config, dtype);
   const uint64_t available = AvailableHostMemory();
   if (needed > available) {
-    return ResourceExhausted("random weights need {} bytes of memory, {} are available", needed,
-                             available);
+    return ResourceExhausted("random weights need {} of memory, {} are available",
+                             HumanBytes(needed), HumanBytes(available));
   }
   TLM_ASSIGN_OR_RETURN(RandomWeights result, Reserve(config, dtype, seed, threads));
   result.pager_->FillEverything();
@@ -331,7 +332,8 @@ absl::StatusOr<RandomWeights> RandomWeights::Reserve(const ModelConfig& config, 
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
-    return ResourceExhausted("{} bytes of memory for random weights could not be allocated", bytes);
+    return ResourceExhausted("{} of memory for random weights could not be allocated",
+                             HumanBytes(bytes));
   }
   RandomWeights result;
   result.pager_ = std::make_unique<Pager>(memory, bytes, dtype, threads);

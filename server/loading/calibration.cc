@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "model/base/errors.h"
+#include "model/base/message_text.h"
 #include "model/base/regular_file.h"
 #include "model/base/sha256.h"
 #include "model/text/utf8.h"
@@ -30,9 +31,8 @@ absl::Status CheckMemory(const PackingBytes& bytes) {
   const uint64_t needed = bytes.host + bytes.device;
   const uint64_t available = AvailableHostMemory();
   if (needed <= available) return absl::OkStatus();
-  return ResourceExhausted(
-      "the unquantised model takes {} bytes of memory for it, of which {} are available", needed,
-      available);
+  return ResourceExhausted("the unquantised model takes {} of memory for it, {} are available",
+                           HumanBytes(needed), HumanBytes(available));
 }
 
 absl::StatusOr<InputImportance> Measure(const ServerOptions& options,

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "model/base/errors.h"
+#include "model/base/message_text.h"
 #include "model/kv_cache/block_table.h"
 #include "model/ops/ops.h"
 
@@ -52,9 +53,13 @@ absl::StatusOr<int64_t> AskedKvBlocks(const ServerOptions& options, int64_t bloc
                                       int64_t context_blocks, int64_t context) {
   const int64_t blocks = options.kv_cache_bytes / block_bytes;
   if (blocks >= context_blocks) return blocks;
+  constexpr int64_t kMib = int64_t{1} << 20;
+  const int64_t needed = context_blocks * block_bytes;
   return InvalidArgument(
-      "--kv_cache_bytes is {}, a context of {} tokens needs {}: raise it or lower --max_context",
-      options.kv_cache_bytes, context, context_blocks * block_bytes);
+      "--kv_cache_bytes is {}, a context of {} tokens needs {}: raise it to {}MiB or lower "
+      "--max_context",
+      HumanBytes(static_cast<uint64_t>(options.kv_cache_bytes)), context,
+      HumanBytes(static_cast<uint64_t>(needed)), (needed + kMib - 1) / kMib);
 }
 
 // KV blocks in the host's memory: full contexts of all requests, within a part of it.
@@ -82,16 +87,20 @@ absl::Status CheckHost(const MemoryPlan& plan, const WeightBytes& weights, uint6
   // The weights' host copy is gone before the KV cache is written.
   const uint64_t needed = weights.device + std::max(weights.host, kv_bytes + workspace);
   if (needed <= available) return absl::OkStatus();
-  const std::string drafts = draft == nullptr ? ""
-                                              : fmt::format(" ({} of them the draft model's)",
-                                                            draft->memory.weights.device);
+  const std::string drafts = draft == nullptr
+                                 ? ""
+                                 : fmt::format(" ({} of them the draft model's)",
+                                               HumanBytes(draft->memory.weights.device));
+  const std::string besides =
+      weights.host > kv_bytes + workspace
+          ? fmt::format("{} to make them", HumanBytes(weights.host))
+          : fmt::format("{} for keys and values of {} tokens, {} for intermediate results",
+                        HumanBytes(kv_bytes), plan.kv_blocks * kBlockTokens, HumanBytes(workspace));
   return ResourceExhausted(
-      "the model needs {} bytes of memory, {} are available: {} for weights{}, and the larger of "
-      "{} to make them and {} for keys and values of {} tokens with {} for intermediate results; "
-      "--max_context, --kv_cache_bytes, --kv_cache_dtype, --max_batch_tokens, a smaller "
-      "type of --random_weights, --weights=int8 and --weights=int4 lower them",
-      needed, available, weights.device, drafts, weights.host, kv_bytes,
-      plan.kv_blocks * kBlockTokens, workspace);
+      "the model needs {} of memory, {} are available: {} for weights{}, {}; --max_context, "
+      "--kv_cache_bytes, --kv_cache_dtype, --max_batch_tokens, a smaller type of "
+      "--random_weights, --weights=int8 and --weights=int4 lower them",
+      HumanBytes(needed), HumanBytes(available), HumanBytes(weights.device), drafts, besides);
 }
 
 uint64_t GpuReserve(const DeviceInfo& device) {
@@ -104,13 +113,14 @@ absl::Status CheckGpu(const MemoryPlan& plan, const WeightBytes& weights, uint64
   const uint64_t needed = weights.device + workspace + reserve + kv_bytes;
   if (needed <= budget) return absl::OkStatus();
   return ResourceExhausted(
-      "the model needs {} bytes of the GPU's memory, the limit is {} (total {}, free {}): {} "
+      "the model needs {} of the GPU's memory, the limit is {} (total {}, free {}): {} "
       "for weights, {} for intermediate results, {} for keys and values of {} tokens, {} in "
       "reserve; --max_context, --kv_cache_bytes, --kv_cache_dtype=fp8, --max_batch_tokens, "
       "--max_running_requests, --weights=int8, --weights=int4 and a smaller type of "
       "--random_weights lower them, --gpu_memory_fraction raises what may be taken",
-      needed, budget, device.total_bytes, device.free_bytes, weights.device, workspace, kv_bytes,
-      plan.kv_blocks * kBlockTokens, reserve);
+      HumanBytes(needed), HumanBytes(budget), HumanBytes(device.total_bytes),
+      HumanBytes(device.free_bytes), HumanBytes(weights.device), HumanBytes(workspace),
+      HumanBytes(kv_bytes), plan.kv_blocks * kBlockTokens, HumanBytes(reserve));
 }
 
 // Bytes of a GPU's memory that the plan may give away.
@@ -166,8 +176,8 @@ absl::StatusOr<MemoryPlan> PlanMemory(const ServerOptions& options, const ModelC
     return plan;
   }
   if (weights.host > available) {
-    return ResourceExhausted("making the weights needs {} bytes of host memory, {} are available",
-                             weights.host, available);
+    return ResourceExhausted("making the weights needs {} of host memory, {} are available",
+                             HumanBytes(weights.host), HumanBytes(available));
   }
   TLM_RETURN_IF_ERROR(CheckGpu(plan, weights, workspace, kv_bytes, budget, device));
   return plan;

@@ -202,8 +202,9 @@ absl::Status LoadDraft(Draft draft, LoadedModel& loaded) {
   loaded.draft_model = *std::move(model);
   loaded.served.draft_model = draft.source.name();
   loaded.served.memory.draft_model = AllocatedBytes(ops.device()) - before;
-  spdlog::info("draft model {}: {} layers, {} KV blocks, {} bytes", Quoted(draft.source.name()),
-               config.num_layers, draft.plan.kv_blocks, loaded.served.memory.draft_model);
+  spdlog::info("draft model {}: {} layers, {} KV blocks, {}", Quoted(draft.source.name()),
+               config.num_layers, draft.plan.kv_blocks,
+               HumanBytes(static_cast<uint64_t>(loaded.served.memory.draft_model)));
   return absl::OkStatus();
 }
 
@@ -268,6 +269,7 @@ absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options) {
                                                        .cuda = options.cuda,
                                                        .cuda_module = options.cuda_module}));
   loaded.backend_reason = backend.reason;
+  if (!backend.detail.empty()) spdlog::debug("not cuda: {}", backend.detail);
   loaded.ops = std::move(backend.ops);
   const Device& device = loaded.ops->device();
   const auto take_assets = [&]() -> absl::Status {

@@ -19,6 +19,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 std::string ModulesDir() { return std::getenv("TLM_CUDA_MODULES"); }
@@ -50,8 +51,12 @@ TEST(BackendTest, CudaWithoutADriverIsOneLine) {
 
 TEST(BackendTest, AutoServesOnTheCpuAndSaysWhy) {
   if (ProbeCudaDriver().ok()) GTEST_SKIP() << "this machine has NVIDIA's driver";
+  constexpr char kChoice[] = "backend cpu: [^\n]*; no NVIDIA GPU or driver found";
   const auto server = ServerProcess::Serve({"--backend=auto"});
-  EXPECT_THAT(server->output(), ContainsRegex("backend cpu: [^\n]*; not cuda: no NVIDIA driver"));
+  EXPECT_THAT(server->output(), ContainsRegex(kChoice));
+  EXPECT_THAT(server->output(), Not(HasSubstr("libcuda.so.1")));
+  const auto debug = ServerProcess::Serve({"--backend=auto", "--log_level=debug"});
+  EXPECT_THAT(debug->output(), AllOf(ContainsRegex(kChoice), HasSubstr("libcuda.so.1")));
 }
 
 TEST(BackendTest, AutoSurvivesABadModule) {

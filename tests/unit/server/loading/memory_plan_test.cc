@@ -1,8 +1,10 @@
 #include "server/loading/memory_plan.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "model/base/message_text.h"
 #include "model/ops/ops.h"
 #include "model/transformer_lm/transformer_lm.h"
 
@@ -82,14 +84,26 @@ TEST(PlanMemoryTest, LeavesRoomForTheWeights) {
 }
 
 TEST(PlanMemoryTest, RefusesWhatDoesNotFitWithEveryFigure) {
-  const absl::Status status =
-      Plan(Options(), {.host = 7 * kGib, .device = 5 * kGib}, kGib).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  const std::string message(status.message());
-  for (const uint64_t figure : {12 * kGib, kGib, 5 * kGib, 7 * kGib}) {
-    EXPECT_THAT(message, HasSubstr(std::to_string(figure)));
+  // The weights' copy is gone before there are keys and values: the larger of the two counts.
+  const struct {
+    WeightBytes weights;
+    std::string figures;
+  } kCases[] = {
+      {{.host = 7 * kGib, .device = 5 * kGib},
+       "needs 12.00 GiB of memory, 1.00 GiB are available: 5.00 GiB for weights, 7.00 GiB to make "
+       "them; --"},
+      {{.host = 1, .device = kGib},
+       fmt::format("needs {} of memory, 1.00 GiB are available: 1.00 GiB for weights, {} for keys "
+                   "and values of 1024 tokens, {} for intermediate results; --",
+                   HumanBytes(kGib + kWorkspace + kContextBlocks * kBlockBytes),
+                   HumanBytes(kContextBlocks * kBlockBytes), HumanBytes(kWorkspace))},
+  };
+  for (const auto& [weights, figures] : kCases) {
+    const absl::Status status = Plan(Options(), weights, kGib).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(figures));
+    EXPECT_EQ(status.message().find('\n'), absl::string_view::npos);
   }
-  EXPECT_EQ(message.find('\n'), std::string::npos);
 }
 
 TEST(PlanMemoryTest, OneContextMustFit) {
@@ -109,7 +123,11 @@ TEST(PlanMemoryTest, TakesTheKvCacheThatIsAskedFor) {
   options.kv_cache_bytes = static_cast<int64_t>(kBlockBytes);
   const absl::Status status = Plan(options, {}, kGib).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("--kv_cache_bytes"));
+  EXPECT_EQ(std::string(status.message()),
+            fmt::format("--kv_cache_bytes is {}, a context of 1024 tokens needs {}: raise it to "
+                        "{}MiB or lower --max_context",
+                        HumanBytes(kBlockBytes), HumanBytes(kContextBlocks * kBlockBytes),
+                        ((kContextBlocks * kBlockBytes - 1) >> 20) + 1));
   options.kv_cache_bytes = static_cast<int64_t>(2 * kGib);
   EXPECT_EQ(Plan(options, {}, kGib).status().code(), absl::StatusCode::kResourceExhausted);
 }
@@ -178,7 +196,7 @@ TEST(PlanDraftMemoryTest, BothShareTheMemoryOfKeysAndValues) {
   options.kv_cache_bytes = static_cast<int64_t>(kContextBlocks * kBlockBytes);
   EXPECT_TRUE(Plan(options, {}, kGib).ok());
   EXPECT_THAT(std::string(PlanWith(Draft(1024), options, kGib).status().message()),
-              HasSubstr(std::to_string(kContextBlocks * kBlockBytes * 3 / 2)));
+              HasSubstr("needs " + HumanBytes(kContextBlocks * kBlockBytes * 3 / 2)));
 }
 
 TEST(PlanDraftMemoryTest, MustFitWithTheModel) {
@@ -188,7 +206,7 @@ TEST(PlanDraftMemoryTest, MustFitWithTheModel) {
   const absl::Status status = PlanWith(Draft(1024, weights), Options(), least - 1).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr(std::to_string(weights) + " of them the draft model's"));
+              HasSubstr(HumanBytes(weights) + " of them the draft model's"));
 }
 
 constexpr uint64_t kReserve = 10 * kGib / 32;  // of the 10 GiB of PlanGpu's device
@@ -228,7 +246,7 @@ TEST(PlanGpuMemoryTest, RefusesWhatDoesNotFitWithEveryFigure) {
   const uint64_t kv = kContextBlocks * kBlockBytes;
   for (const uint64_t figure : {weights, kWorkspace, kv, kReserve, 10 * kGib, 8 * kGib,
                                 weights + kWorkspace + kv + kReserve}) {
-    EXPECT_THAT(message, HasSubstr(std::to_string(figure)));
+    EXPECT_THAT(message, HasSubstr(HumanBytes(figure)));
   }
   EXPECT_THAT(message, HasSubstr("--gpu_memory_fraction"));
 }
