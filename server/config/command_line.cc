@@ -1,6 +1,7 @@
 #include "server/config/command_line.h"
 
 #include <fmt/format.h>
+#include <syslog.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -16,9 +17,13 @@
 #include "absl/flags/reflection.h"
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
+#include "absl/strings/ascii.h"
+#include "model/base/errors.h"
 #include "model/base/json.h"
+#include "model/base/regular_file.h"
 #include "model/program/flag_errors.h"
 #include "model/program/man_page.h"
+#include "server/config/flag_types.h"
 #include "server/serving/build_info.h"
 
 namespace tlm {
@@ -31,7 +36,8 @@ constexpr std::string_view kUsage =
     "  tlm-server --preset=NAME --random_weights=SEED ...\n\n"
     "FILE holds one flag a line. SIGTERM or SIGINT finishes what runs and ends the server with\n"
     "status 0; a second one ends it at once. Other statuses: 1 the server could not start, 2 the\n"
-    "command line is wrong, 3 the engine did not stop when it was to end.";
+    "command line is wrong, 3 the engine did not stop when it was to end, 4 as 1 or 2, but the\n"
+    "line that says why is in the system's log, as standard error could not be written.";
 
 // Flags of the server, by name; Abseil's own are left out.
 std::vector<const absl::CommandLineFlag*> OwnFlags() {
@@ -111,8 +117,9 @@ std::string Reworded(const std::string& message) {
   return flag == nullptr ? message : BadFlagValue(*flag, *value, message);
 }
 
-// A line each.
-void PrintErrors(std::string_view errors) {
+// A line each. Returns the exit status.
+int PrintErrors(std::string_view errors) {
+  int exit_status = kExitUsage;
   constexpr std::string_view kMark = "ERROR: ";
   bool needs_value = false;
   while (!errors.empty()) {
@@ -124,10 +131,9 @@ void PrintErrors(std::string_view errors) {
     // After "Missing the value" Abseil complains of the empty value too.
     if (needs_value && message.starts_with("Illegal value '' ")) continue;
     needs_value = message.starts_with("Missing the value");
-    std::string line = Reworded(message);
-    std::replace(line.begin(), line.end(), '\n', ' ');
-    std::fprintf(stderr, "%s: %s\n", kProgram, line.c_str());
+    exit_status = ReportFailure(Reworded(message), exit_status);
   }
+  return exit_status;
 }
 
 void ExitWithUsageStatus() {
@@ -137,8 +143,8 @@ void ExitWithUsageStatus() {
   static const std::regex no_default(";\\s+default: ;");
   std::cout << std::regex_replace(Output().out(), no_default, "") << std::flush;
   std::fflush(stdout);
-  PrintErrors(Output().err());
-  std::_Exit(help_asked ? EXIT_SUCCESS : kExitUsage);
+  const int exit_status = PrintErrors(Output().err());
+  std::_Exit(help_asked ? EXIT_SUCCESS : exit_status);
 }
 
 void ConfigureHelp() {
@@ -177,7 +183,113 @@ void AddFlag(const absl::CommandLineFlag& flag, ManPage* page) {
              flag.Help() + '.' + told);
 }
 
+// The command line as Abseil is to read it. Abseil would open a flagfile of any kind, and wait for
+// a writer of a pipe.
+class Arguments {
+ public:
+  absl::Status Add(std::span<char* const> arguments) {
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      const std::string_view argument = arguments[i];
+      if (argument == "--") {
+        list_.insert(list_.end(), arguments.begin() + i, arguments.end());
+        return absl::OkStatus();
+      }
+      if (argument == "--flagfile" || argument == "-flagfile") {
+        if (++i == arguments.size()) return InvalidArgument("--flagfile needs a value");
+        TLM_RETURN_IF_ERROR(AddFiles(arguments[i]));
+      } else {
+        TLM_RETURN_IF_ERROR(AddFlag(argument));
+      }
+    }
+    return absl::OkStatus();
+  }
+  const std::vector<std::string>& list() const { return list_; }
+
+ private:
+  static constexpr int kMaxFiles = 64;
+  static constexpr size_t kMaxBytes = size_t{1} << 20;
+
+  absl::Status AddFlag(std::string_view argument) {
+    for (const std::string_view file : {"--flagfile=", "-flagfile="}) {
+      if (argument.starts_with(file)) return AddFiles(argument.substr(file.size()));
+    }
+    list_.push_back(argument == "-h" ? "--help" : Switched(argument));
+    return absl::OkStatus();
+  }
+
+  absl::Status AddFiles(std::string_view names) {
+    while (!names.empty()) {
+      const size_t comma = std::min(names.find(','), names.size());
+      TLM_RETURN_IF_ERROR(AddFile(std::string(names.substr(0, comma))));
+      names.remove_prefix(std::min(comma + 1, names.size()));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddFile(const std::string& path) {
+    if (++files_ > kMaxFiles) {
+      return InvalidArgument(
+          "--flagfile: {} is one of more than {} files: it names itself, perhaps", path, kMaxFiles);
+    }
+    const absl::StatusOr<std::string> text = ReadFile(path, kMaxBytes);
+    if (!text.ok()) return WithContext(text.status(), "--flagfile");
+    std::istringstream lines(*text);
+    std::string line;
+    for (int number = 1; std::getline(lines, line); ++number) {
+      const absl::string_view flag = absl::StripAsciiWhitespace(line);
+      if (flag.empty() || flag[0] == '#') continue;
+      TLM_RETURN_IF_ERROR(WithContext(CheckLine({flag.data(), flag.size()}),
+                                      fmt::format("--flagfile: {}, line {}", path, number)));
+      TLM_RETURN_IF_ERROR(AddFlag({flag.data(), flag.size()}));
+    }
+    return absl::OkStatus();
+  }
+
+  static absl::Status CheckLine(std::string_view line) {
+    if (!line.starts_with('-')) {
+      return InvalidArgument("{} is not a flag, which is written --name=value", Quoted(line));
+    }
+    const absl::CommandLineFlag* const flag = FlagNamed(line);
+    if (flag != nullptr && !flag->IsOfType<bool>() && !flag->IsOfType<AutoSwitch>()) {
+      return InvalidArgument("--{} needs a value", std::string(flag->Name()));
+    }
+    return absl::OkStatus();
+  }
+
+  // The flag of "--name"; null of "--name=value".
+  static const absl::CommandLineFlag* FlagNamed(std::string_view argument) {
+    argument.remove_prefix(std::min(argument.find_first_not_of('-'), argument.size()));
+    return absl::FindCommandLineFlag(absl::string_view(argument.data(), argument.size()));
+  }
+
+  // Abseil takes --name and --noname of bool flags alone.
+  static std::string Switched(std::string_view argument) {
+    const absl::CommandLineFlag* flag = FlagNamed(argument);
+    if (flag != nullptr && flag->IsOfType<AutoSwitch>()) return fmt::format("{}=true", argument);
+    const size_t no = argument.find("-no") + 3;
+    if (argument.starts_with('-') && no >= 3 && no < argument.size()) {
+      flag = FlagNamed(argument.substr(no));
+      if (flag != nullptr && flag->IsOfType<AutoSwitch>()) {
+        return fmt::format("--{}=false", argument.substr(no));
+      }
+    }
+    return std::string(argument);
+  }
+
+  std::vector<std::string> list_;
+  int files_ = 0;
+};
+
 }  // namespace
+
+int ReportFailure(std::string_view message, int exit_status) {
+  std::string line(message);
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  line = OneLine(line);
+  if (std::fprintf(stderr, "%s: %s\n", kProgram, line.c_str()) >= 0) return exit_status;
+  syslog(LOG_DAEMON | LOG_ERR, "%s", line.c_str());
+  return kExitUnheard;
+}
 
 std::string ServerManPage() {
   ConfigureHelpOnce();
@@ -196,21 +308,26 @@ std::string ServerManPage() {
   return page.text();
 }
 
-std::vector<char*> ParseFlags(int argc, char** argv) {
+absl::StatusOr<std::vector<std::string>> ParseFlags(int argc, char** argv) {
   ConfigureHelpOnce();
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view argument = argv[i];
+  Arguments arguments;
+  TLM_RETURN_IF_ERROR(arguments.Add(std::span(argv, static_cast<size_t>(argc))));
+  std::vector<std::string> list = arguments.list();
+  std::vector<char*> pointers;
+  for (std::string& argument : list) {
+    pointers.push_back(argument.data());
     if (argument == "--helpman" || argument == "-helpman") {
       std::cout << ServerManPage() << std::flush;
       std::exit(EXIT_SUCCESS);
     }
-    if (argument.substr(0, 6) == "--help" || argument.substr(0, 5) == "-help") help_asked = true;
+    if (argument.starts_with("--help") || argument.starts_with("-help")) help_asked = true;
     if (argument == "--version" || argument == "-version") help_asked = true;
   }
   Output().Collect();
-  std::vector<char*> positional = absl::ParseCommandLine(argc, argv);
+  const std::vector<char*> positional =
+      absl::ParseCommandLine(static_cast<int>(pointers.size()), pointers.data());
   Output().Release();
-  return positional;
+  return std::vector<std::string>(positional.begin() + 1, positional.end());
 }
 
 std::vector<ConfigOption> FlagValues(std::span<const std::string_view> secret_flags) {

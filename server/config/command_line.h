@@ -8,17 +8,27 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/statusor.h"
+
 namespace tlm {
 
 // Exit statuses of the program.
 inline constexpr int kExitFailure = 1;  // could not start
 inline constexpr int kExitUsage = 2;    // invalid command line
 inline constexpr int kExitForced = 3;   // the engine did not stop
+inline constexpr int kExitUnheard = 4;  // kExitFailure or kExitUsage, and standard error is broken
 
-// Sets the flags; returns the other arguments, the program's name first. Ends the process, after
-// printing, for --help, --helpman and --version (status 0), and for an unknown flag or a value that
-// is not of the flag's type (kExitUsage).
-std::vector<char*> ParseFlags(int argc, char** argv);
+// Prints `message` as one line of UTF-8 on standard error and returns `exit_status`. Where that
+// cannot be written, such as to a file on a full disk, it writes to the system's log, syslog(3),
+// and returns kExitUnheard.
+int ReportFailure(std::string_view message, int exit_status);
+
+// Sets the flags; returns the other arguments, without the program's name. The lines of a flagfile
+// are arguments in its place. An error names a flagfile that is missing or not a regular file, is
+// longer than 1 MiB, or has a line that is not a flag. Ends the process, after printing, for
+// --help, -h, --helpman and --version (status 0), and for an unknown flag or a value that is not of
+// the flag's type (kExitUsage).
+absl::StatusOr<std::vector<std::string>> ParseFlags(int argc, char** argv);
 
 // tlm-server(8), generated from the flags and their help.
 std::string ServerManPage();

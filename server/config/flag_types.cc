@@ -5,6 +5,7 @@
 #include <charconv>
 #include <limits>
 
+#include "absl/flags/marshalling.h"
 #include "absl/strings/ascii.h"
 
 namespace tlm {
@@ -16,6 +17,7 @@ struct Unit {
 };
 
 constexpr char kNone[] = "none";
+constexpr char kAuto[] = "auto";
 
 constexpr int64_t kKibi = 1024;
 constexpr int64_t kKilo = 1000;
@@ -64,6 +66,22 @@ bool AbslParseFlag(absl::string_view text, PathOrNone* file, std::string* error)
 
 std::string AbslUnparseFlag(const PathOrNone& file) {
   return file.path.empty() ? kNone : file.path;
+}
+
+bool AbslParseFlag(absl::string_view text, AutoSwitch* value, std::string* error) {
+  value->on.reset();
+  if (text == kAuto) return true;
+  bool on = false;
+  if (!absl::ParseFlag(text, &on, error)) {
+    *error = "it must be true, false or auto";
+    return false;
+  }
+  value->on = on;
+  return true;
+}
+
+std::string AbslUnparseFlag(AutoSwitch value) {
+  return value.on.has_value() ? absl::UnparseFlag(*value.on) : kAuto;
 }
 
 }  // namespace tlm

@@ -3,6 +3,7 @@
 #define TLM_SERVER_CONFIG_FLAG_TYPES_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -30,6 +31,15 @@ struct PathOrNone {
 
 bool AbslParseFlag(absl::string_view text, PathOrNone* file, std::string* error);
 std::string AbslUnparseFlag(const PathOrNone& file);
+
+// A switch that the server sets itself unless told. Text is auto, the default, or that of a bool
+// flag. It may be given as a bool flag on the command line, --NAME or --noNAME: see ParseFlags.
+struct AutoSwitch {
+  std::optional<bool> on;  // none: auto
+};
+
+bool AbslParseFlag(absl::string_view text, AutoSwitch* value, std::string* error);
+std::string AbslUnparseFlag(AutoSwitch value);
 
 // INVALID_ARGUMENT names flag, value and range.
 inline absl::Status CheckRange(std::string_view flag, int64_t value, int64_t low, int64_t high) {

@@ -50,7 +50,8 @@ ABSL_FLAG(
     std::string, draft_model, "",
     "a smaller model with the same tokenizer, as --model takes it (CPU only): it guesses the next "
     "tokens of outputs, which the model then computes in one step where that is faster; tokens "
-    "stay the same. Takes the same type of --weights, or its own if it is quantised already");
+    "stay the same. Its matrices have the type of --weights, or their own if they are quantised "
+    "already");
 ABSL_FLAG(
     std::string, speculation, "auto",
     "guess the next tokens of outputs and compute several in one step: auto where that is expected "
@@ -77,15 +78,16 @@ ABSL_FLAG(
     "the GPU, of those that CUDA_VISIBLE_DEVICES leaves: its number from 0, or its UUID as "
     "nvidia-smi -L prints it, GPU-... or MIG-..., or the beginning of one; empty = the first, "
     "and --backend=auto may choose the CPU instead");
-ABSL_FLAG(double, gpu_memory_fraction, 0.9,
-          "part of the GPU's memory for weights, KV cache and everything else together, above 0 to "
-          "1; memory in use by other processes is not taken");
+ABSL_FLAG(
+    double, gpu_memory_fraction, 0.9,
+    "the fraction of the GPU's memory that the server may use, above 0 to 1: weights, KV cache "
+    "and everything else together. It never uses more than is free when it starts");
 ABSL_FLAG(std::string, cuda_module, "",
           "path of libtlm_cuda.so; empty = beside the program, or in ../lib/tlm from there");
 ABSL_FLAG(std::vector<std::string>, debug_disable, {},
-          "optimisations to disable, to look for faults; comma-separated: pinning (of threads to "
-          "processors), cuda_graphs, cuda_overlap (a kernel begins before the previous one ends), "
-          "cuda_library (cuBLASLt)");
+          "optimisations to turn off, to find out whether one of them causes a fault, separated by "
+          "commas: pinning (of threads to processors), cuda_graphs, cuda_overlap (a kernel begins "
+          "before the previous one ends), cuda_library (cuBLASLt)");
 ABSL_FLAG(
     std::optional<int64_t>, max_batch_tokens, std::nullopt,
     "tokens of a step, prefill and decode together, 1 to 65536; default: 512 on the CPU, 8192 on a "
@@ -112,7 +114,7 @@ ABSL_FLAG(
     tlm::ByteSize, kv_cache_bytes, {},
     "memory of the KV cache, in bytes or as 512MiB, 8GiB; 0 = on a GPU what "
     "--gpu_memory_fraction leaves, on the CPU enough for --max_running_requests full contexts, at "
-    "most a quarter of the memory; that of a draft model included");
+    "most a quarter of the memory. The KV cache of a draft model is part of it");
 ABSL_FLAG(
     std::string, kv_cache_dtype, "auto",
     "type of keys and values: float32, bfloat16, float16, fp8, or auto: on a GPU the type of "
@@ -347,10 +349,10 @@ absl::Status CheckOptions(const ServerOptions& options) {
 }  // namespace
 
 absl::StatusOr<ServerOptions> ParseOptions(int argc, char** argv) {
-  const std::vector<char*> positional = ParseFlags(argc, argv);
-  if (positional.size() > 1) {
-    return InvalidArgument("unexpected argument '{}': flags are written --name=value",
-                           positional[1]);
+  TLM_ASSIGN_OR_RETURN(const std::vector<std::string> positional, ParseFlags(argc, argv));
+  if (!positional.empty()) {
+    return InvalidArgument("unexpected argument {}: flags are written --name=value",
+                           Quoted(positional[0]));
   }
   ServerOptions options;
   TLM_RETURN_IF_ERROR(ReadModelOptions(&options));

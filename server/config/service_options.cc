@@ -100,6 +100,10 @@ ABSL_FLAG(absl::Duration, stall_timeout, absl::Minutes(2),
           "the server reports NOT_SERVING while a step takes longer than this, such as 30s or 2m");
 ABSL_FLAG(std::string, log_level, "info", "debug, info, warn, error or off");
 ABSL_FLAG(std::string, log_format, "text", "text, or json for one object per line");
+ABSL_FLAG(tlm::AutoSwitch, log_calls, {},
+          "log a line per call, of level info: true, false, or auto for true unless standard error "
+          "is a terminal. With --log_format=json auto is true: such lines are read by programs, at "
+          "a terminal too, such as that of a container");
 
 namespace tlm {
 namespace {
@@ -337,6 +341,7 @@ absl::StatusOr<ServiceOptions> ReadServiceOptions() {
     return InvalidArgument("--log_format {}", std::string(format.status().message()));
   }
   options.log_format = *format;
+  options.log_calls = absl::GetFlag(FLAGS_log_calls).on;
   return options;
 }
 

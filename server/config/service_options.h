@@ -51,6 +51,7 @@ struct ServiceOptions {
   absl::Duration stall_timeout;
   std::string log_level;
   LogFormat log_format = LogFormat::kText;
+  std::optional<bool> log_calls;  // none: LogsCallsByDefault
 
   // Whether calls need credentials.
   bool credentials_required() const { return !api_keys_file.empty() || !tls.client_ca.empty(); }

@@ -1,18 +1,22 @@
 #include "server/observe/log.h"
 
 #include <fmt/format.h>
+#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
 #include "model/base/errors.h"
+#include "model/base/json.h"
 
 namespace tlm {
 namespace {
 
 // Set once, before other threads start.
 LogFormat current_format = LogFormat::kText;
+bool logs_calls = true;
 
 // UTC, milliseconds, so that logs of several machines merge.
 constexpr char kPattern[] = "%Y-%m-%dT%H:%M:%S.%eZ %l %v";
@@ -22,6 +26,23 @@ thread_local const nlohmann::ordered_json* line_fields = nullptr;
 
 std::string Text(spdlog::string_view_t view) { return {view.data(), view.size()}; }
 
+// One line of UTF-8, whatever a message quotes.
+class TextFormatter final : public spdlog::formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& line) override {
+    const std::string text = OneLine({message.payload.data(), message.payload.size()});
+    spdlog::details::log_msg safe = message;
+    safe.payload = text;
+    pattern_.format(safe, line);
+  }
+  std::unique_ptr<spdlog::formatter> clone() const override {
+    return std::make_unique<TextFormatter>();
+  }
+
+ private:
+  spdlog::pattern_formatter pattern_{kPattern, spdlog::pattern_time_type::utc};
+};
+
 }  // namespace
 
 absl::StatusOr<LogFormat> LogFormatFromName(std::string_view name) {
@@ -30,7 +51,11 @@ absl::StatusOr<LogFormat> LogFormatFromName(std::string_view name) {
   return InvalidArgument("is {}, it may be text or json", name);
 }
 
-absl::Status SetUpLog(std::string_view level, LogFormat format) {
+bool LogsCallsByDefault(LogFormat format) {
+  return format == LogFormat::kJson || isatty(STDERR_FILENO) == 0;
+}
+
+absl::Status SetUpLog(std::string_view level, LogFormat format, bool calls) {
   spdlog::level::level_enum threshold;
   if (level == "debug") {
     threshold = spdlog::level::debug;
@@ -50,9 +75,10 @@ absl::Status SetUpLog(std::string_view level, LogFormat format) {
   if (format == LogFormat::kJson) {
     logger->set_formatter(std::make_unique<JsonFormatter>());
   } else {
-    logger->set_pattern(kPattern, spdlog::pattern_time_type::utc);
+    logger->set_formatter(std::make_unique<TextFormatter>());
   }
   current_format = format;
+  logs_calls = calls;
   logger->set_level(threshold);
   logger->flush_on(spdlog::level::debug);
   spdlog::set_default_logger(std::move(logger));
@@ -60,6 +86,8 @@ absl::Status SetUpLog(std::string_view level, LogFormat format) {
 }
 
 LogFormat CurrentLogFormat() { return current_format; }
+
+bool LogsCalls() { return logs_calls; }
 
 void FlushLog() { spdlog::default_logger()->flush(); }
 

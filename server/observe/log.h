@@ -30,9 +30,13 @@ enum class LogFormat {
 absl::StatusOr<LogFormat> LogFormatFromName(std::string_view name);
 
 // Lines of this level and above are written: "debug", "info", "warn", "error" or "off".
-// INVALID_ARGUMENT for anything else. Called once, before other threads start; afterwards
-// spdlog::info and its kind may be called from any thread.
-absl::Status SetUpLog(std::string_view level, LogFormat format);
+// INVALID_ARGUMENT for anything else. `calls`: whether each call has a line. Called once, before
+// other threads start; afterwards spdlog::info and its kind may be called from any thread.
+absl::Status SetUpLog(std::string_view level, LogFormat format, bool calls = true);
+
+// Whether calls are logged unless a flag says: not as text at a terminal, where the lines would
+// bury the output of other programs. JSON is for programs, and those may read from a terminal.
+bool LogsCallsByDefault(LogFormat format);
 
 // Flushes the buffers; for use before the process ends without destructors.
 void FlushLog();
@@ -43,6 +47,7 @@ std::string LogQuoted(std::string_view text);
 
 // As set by SetUpLog.
 LogFormat CurrentLogFormat();
+bool LogsCalls();
 
 // Logs `message`; with LogFormat::kJson the members of `fields`, an object, become members of the
 // line's object, in their order, after "ts", "level" and "msg", whose names they must not use. Text

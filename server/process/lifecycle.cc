@@ -73,8 +73,10 @@ void Announce(App& app, const ServiceOptions& service) {
   spdlog::info("{}", app.backend_reason());
   const std::string serving = fmt::format("serving {} on {}:{}", LogQuoted(app.served().model_id),
                                           service.host, app.data_port().port());
-  spdlog::info("{} ({}, context {} tokens, {} KV blocks)", serving, app.served().device_name,
-               app.served().limits.max_context_tokens, app.served().memory.kv_blocks);
+  const bool hides_calls = !service.log_calls.has_value() && !LogsCalls();
+  spdlog::info("{} ({}, context {} tokens, {} KV blocks){}", serving, app.served().device_name,
+               app.served().limits.max_context_tokens, app.served().memory.kv_blocks,
+               hides_calls ? "; --log_calls logs each call" : "");
   NotifyReady(serving);
 }
 
@@ -107,8 +109,8 @@ absl::Status RunServer(const ServerOptions& options) {
   for (const std::string& warning : options.warnings) spdlog::warn("{}", warning);
   spdlog::debug("starting: tlm-server {} model={} preset={}", TLM_VERSION,
                 LogQuoted(options.model_dir), LogQuoted(options.preset));
+  TLM_RETURN_IF_ERROR(RaiseDescriptorLimit(service.connections.max_connections));
   TLM_RETURN_IF_ERROR(CheckStart(options));
-  RaiseDescriptorLimit(service.connections.max_connections);
   TLM_ASSIGN_OR_RETURN(std::unique_ptr<App> app, App::Open(options, shutdown));
   std::shared_ptr<PortFile> metrics_port_file;
   absl::Status written;

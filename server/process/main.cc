@@ -1,8 +1,6 @@
 // tlm-server: serves a transformer language model over gRPC.
-#include <algorithm>
-#include <cstdio>
+#include <csignal>
 #include <cstdlib>
-#include <string>
 
 #include "model/base/descriptor.h"
 #include "server/config/command_line.h"
@@ -15,12 +13,8 @@
 
 namespace {
 
-// One line, whatever a file or a flag had in it.
 int Fail(const absl::Status& status, int exit_status) {
-  std::string message(status.message());
-  std::replace(message.begin(), message.end(), '\n', ' ');
-  std::fprintf(stderr, "tlm-server: %s\n", message.c_str());
-  return exit_status;
+  return tlm::ReportFailure({status.message().data(), status.message().size()}, exit_status);
 }
 
 }  // namespace
@@ -28,6 +22,9 @@ int Fail(const absl::Status& status, int exit_status) {
 TLM_OPEN_STANDARD_DESCRIPTORS_FIRST;
 
 int main(int argc, char** argv) {
+  // A log that has reached the limit of its size (ulimit -f) is an error of its write, not a reason
+  // to die.
+  std::signal(SIGXFSZ, SIG_IGN);
   tlm::SetUpAllocator();
   absl::StatusOr<tlm::ServerOptions> options = tlm::ParseOptions(argc, argv);
   if (options.ok()) {
@@ -35,8 +32,10 @@ int main(int argc, char** argv) {
     if (!facades.ok()) options = facades;
   }
   if (!options.ok()) return Fail(options.status(), tlm::kExitUsage);
+  const tlm::ServiceOptions& service = options->service;
   if (const absl::Status log =
-          tlm::SetUpLog(options->service.log_level, options->service.log_format);
+          tlm::SetUpLog(service.log_level, service.log_format,
+                        service.log_calls.value_or(tlm::LogsCallsByDefault(service.log_format)));
       !log.ok()) {
     return Fail(log, tlm::kExitUsage);
   }

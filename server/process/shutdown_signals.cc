@@ -44,8 +44,6 @@ ShutdownSignals::ShutdownSignals(ShutdownRequest& shutdown)
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   // A reader that went away is an error of its write, not a reason to die.
   signal(SIGPIPE, SIG_IGN);
-  // Nor is a log that has reached the limit of its size (ulimit -f).
-  signal(SIGXFSZ, SIG_IGN);
   thread_ = std::thread([this] { Run(); });
 }
 

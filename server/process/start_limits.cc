@@ -39,8 +39,8 @@ std::terminate_handler former_terminate = nullptr;
 
 // Only what a signal handler may call.
 [[noreturn]] void EndWith(std::string_view line) {
-  static_cast<void>(!write(STDERR_FILENO, line.data(), line.size()));
-  std::_Exit(kExitFailure);
+  const bool heard = write(STDERR_FILENO, line.data(), line.size()) >= 0;
+  std::_Exit(heard ? kExitFailure : kExitUnheard);
 }
 
 void OnTerminate() {
@@ -76,21 +76,29 @@ bool CanMap(size_t bytes) {
 
 // Model files, sockets and events, a GPU's included, and some to spare.
 constexpr int64_t kOwnDescriptors = 1024;
+// Of a server with one port and a few connections.
+constexpr rlim_t kLeastDescriptors = 32;
 
 }  // namespace
 
-void RaiseDescriptorLimit(int64_t max_connections) {
+absl::Status RaiseDescriptorLimit(int64_t max_connections) {
   rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return absl::OkStatus();
   const auto needed = static_cast<rlim_t>(max_connections + kOwnDescriptors);
   // Only up to what is needed: the largest limits are in the millions.
   if (limit.rlim_cur < needed) {
     limit.rlim_cur = std::min(needed, limit.rlim_max);
     setrlimit(RLIMIT_NOFILE, &limit);
   }
-  if (limit.rlim_max >= needed) return;
-  spdlog::warn("the limit of open files is {} (ulimit -Hn), too low for --max_connections={}",
-               limit.rlim_max, max_connections);
+  if (limit.rlim_cur < kLeastDescriptors) {
+    return ResourceExhausted("the limit of open files is {} (ulimit -n), at least {} are needed",
+                             limit.rlim_cur, kLeastDescriptors);
+  }
+  if (limit.rlim_max < needed) {
+    spdlog::warn("the limit of open files is {} (ulimit -Hn), too low for --max_connections={}",
+                 limit.rlim_max, max_connections);
+  }
+  return absl::OkStatus();
 }
 
 int ThreadsNeeded(const ServerOptions& options) {

@@ -10,8 +10,9 @@
 namespace tlm {
 
 // Raises the process's limit of open files (RLIMIT_NOFILE) to the need of `max_connections` and of
-// the server itself, as far as the system allows; logs a line if that is less.
-void RaiseDescriptorLimit(int64_t max_connections);
+// the server itself, as far as the system allows; logs a line if that is less. RESOURCE_EXHAUSTED,
+// with both numbers, if it is too low even for a start: gRPC would abort.
+absl::Status RaiseDescriptorLimit(int64_t max_connections);
 
 // The least number of threads of a server with these options, besides the calling one.
 int ThreadsNeeded(const ServerOptions& options);

@@ -15,6 +15,7 @@ import time
 import unittest
 
 import float64_model
+import gguf_writer
 from secure_server import eventually, tlm_keys
 from server_process import ServerProcess
 from support import Answer, request, request_of_ids
@@ -131,6 +132,30 @@ class ModelFilesTest(FolderTest):
         self.assert_refused("config.json", "torch_dtype is 'float7'")
 
 
+    def test_a_line_is_utf_8_whatever_a_file_or_a_flag_holds(self):
+        bad = b"\xffz\xc3\x1b[31m\x9b\n\xe6\xbc\xa2"
+        shown = "\ufffdz\ufffd?[31m\ufffd"  # then a ? or a space, and the character
+        file = gguf_writer.GgufFile()
+        file.set("general.architecture", "string", bad)
+        model = self.folder / "model.gguf"
+        model.write_bytes(file.bytes())
+        self.assertIn(shown + "?\u6f22", self.assert_refused(model, model=model))
+        folder = os.fsencode(self.folder) + b"/" + bad
+        self.assertIn(shown + " \u6f22", self.assert_refused(model=os.fsdecode(folder)))
+        for flag in ("--backend=", "--log_level=", "--", "--flagfile="):
+            with self.subTest(flag=flag):
+                status, output = run_server(f"--model={DEMO_MODEL}", os.fsdecode(flag.encode() + bad))
+                self.assertEqual((status, output.count("\n")), (2, 1), output)
+                self.assertIn(shown, output)
+
+    def test_a_flag_file_that_is_a_pipe_is_refused(self):
+        pipe = self.folder / "pipe"
+        os.mkfifo(pipe)
+        status, output = run_server(f"--flagfile={pipe}")
+        self.assertEqual((status, output),
+                         (2, f"tlm-server: --flagfile: {pipe}: is not a regular file\n"))
+
+
 class ChangingFilesTest(FolderTest):
 
     def test_weights_that_shrink_at_any_moment_of_the_load_end_the_start_in_a_line(self):
@@ -185,6 +210,30 @@ class LimitsTest(FolderTest):
                 self.assert_refused(
                     model=DEMO_MODEL, flags=["--threads=2"],
                     preexec_fn=functools.partial(resource.setrlimit, limit, value))
+
+    def test_too_few_files_are_told_in_a_line(self):
+        for files in (4, 6, 8, 16, 31):
+            with self.subTest(files=files):
+                self.assert_refused(
+                    f"the limit of open files is {files} (ulimit -n), at least 32 are needed",
+                    model=DEMO_MODEL, preexec_fn=functools.partial(
+                        resource.setrlimit, resource.RLIMIT_NOFILE, (files, files)))
+        least = functools.partial(resource.setrlimit, resource.RLIMIT_NOFILE, (32, 32))
+        with TlmServer("--max_connections=1", preexec_fn=least) as server:
+            self.assertEqual(len(Answer(list(server.model.Generate(request(max_new_tokens=1)))).ids),
+                             1)
+
+    def test_an_end_that_cannot_be_told_has_a_status_of_its_own(self):
+        """A log and a port file that may not grow at all."""
+        limit = functools.partial(resource.setrlimit, resource.RLIMIT_FSIZE, (0, 0))
+        for flags in ((f"--model={DEMO_MODEL}", f"--port_file={self.folder / 'port'}"),
+                      ("--no_such_flag",), ("--model=/nonexistent",), ("--threads=x",)):
+            with self.subTest(flags=flags), open(self.folder / "log", "wb") as log:
+                done = subprocess.run([BIN_DIR / "tlm-server", "--port=0", *flags], check=False,
+                                      stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                      timeout=60, preexec_fn=limit)
+                self.assertEqual(done.returncode, 4)
+                self.assertEqual(os.stat(log.fileno()).st_size, 0)
 
     def test_a_log_that_may_not_grow_ends_nothing(self):
         most = 4096

@@ -41,6 +41,29 @@ TEST(ByteSizeTest, RefusesOverflowAndTakesTheLargest) {
   EXPECT_EQ(Parse("8388608TiB"), -1);
 }
 
+TEST(AutoSwitchTest, IsAutoOrABool) {
+  const struct {
+    const char* text;
+    std::optional<bool> on;
+  } kCases[] = {{"auto", std::nullopt}, {"true", true}, {"false", false}, {"1", true},
+                {"no", false},          {"yes", true}};
+  for (const auto& [text, on] : kCases) {
+    AutoSwitch value{.on = !on.value_or(true)};
+    std::string error;
+    EXPECT_TRUE(AbslParseFlag(text, &value, &error)) << text << error;
+    EXPECT_EQ(value.on, on) << text;
+    AutoSwitch again;
+    EXPECT_TRUE(AbslParseFlag(AbslUnparseFlag(value), &again, &error));
+    EXPECT_EQ(again.on, on) << text;
+  }
+  for (const char* const text : {"", "on", "Auto", "--port=1"}) {
+    AutoSwitch value;
+    std::string error;
+    EXPECT_FALSE(AbslParseFlag(text, &value, &error)) << text;
+    EXPECT_EQ(error, "it must be true, false or auto");
+  }
+}
+
 TEST(ByteSizeTest, WritesWhatItReads) { EXPECT_EQ(Parse(AbslUnparseFlag({.bytes = 99})), 99); }
 
 }  // namespace

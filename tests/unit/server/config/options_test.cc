@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
@@ -15,7 +16,9 @@ namespace tlm {
 namespace {
 
 using ::testing::_;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 // Flags are the process's: every test has them as they were.
 class OptionsTest : public ::testing::Test {
@@ -290,6 +293,65 @@ TEST_F(OptionsTest, AFlagFileCountsAsTheCommandLine) {
   EXPECT_EQ(options->engine.max_running_requests, 3);
   EXPECT_EQ(options->service.admin_port, 0);
   EXPECT_EQ(Named(options->flags, "max_running_requests").value, "3");
+}
+
+TEST_F(OptionsTest, FlagFilesAreReadInTheirPlaceAndFromOneAnother) {
+  const TempDir dir;
+  const std::string inner = dir.Write("inner", "# a comment\n\n  --port=2  \n-max_context=7\n");
+  const std::string outer =
+      dir.Write("outer", "--port=1\n--flagfile=" + inner + "\n--log_calls\n--noprefix_cache");
+  const std::string other = dir.Write("other", "--threads=3\r\n");
+  const absl::StatusOr<ServerOptions> options =
+      Parse({"--max_context=1", "--flagfile=" + outer + "," + other, "-flagfile", other});
+  ASSERT_THAT(options, IsOk());
+  EXPECT_EQ(options->service.port, 2);
+  EXPECT_EQ(options->max_context, 7);
+  EXPECT_EQ(options->service.log_calls, true);
+  EXPECT_FALSE(options->engine.prefix_cache);
+  EXPECT_EQ(options->threads, 3);
+  EXPECT_EQ(Parse({"--flagfile=" + outer, "--port=3"})->service.port, 3);
+}
+
+TEST_F(OptionsTest, WrongFlagFilesAreRefusedByName) {
+  const TempDir dir;
+  const std::string pipe = dir.File("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const std::string self = dir.File("self");
+  dir.Write("self", "--flagfile=" + self + "\n");
+  const std::pair<std::string, std::string> kCases[] = {
+      {pipe, "pipe: is not a regular file"},
+      {dir.Write("nested", "--threads=1\n--flagfile=" + pipe + "\n"),
+       "--flagfile: " + pipe + ": is not a regular file"},
+      {"/dev/zero", "/dev/zero: is not a regular file"},
+      {dir.path(), ": is not a regular file"},
+      {dir.File("missing"), "missing: cannot be opened"},
+      {dir.Write("large", std::string((1 << 20) + 1, '\n')), "1048577 bytes long"},
+      {self, "names itself"},
+      {dir.Write("text", "#\nport=1\n"), "text, line 2: 'port=1' is not a flag"},
+      {dir.Write("value", "--port\n--threads=1\n"), "value, line 1: --port needs a value"},
+  };
+  for (const auto& [file, fault] : kCases) {
+    const absl::StatusOr<ServerOptions> options = Parse({"--flagfile=" + file});
+    ASSERT_FALSE(options.ok()) << file;
+    EXPECT_THAT(std::string(options.status().message()),
+                AllOf(StartsWith("--flagfile: "), HasSubstr(fault)));
+  }
+  EXPECT_THAT(Parse({"--flagfile"}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--flagfile needs a value")));
+}
+
+TEST_F(OptionsTest, CallsAreLoggedIfToldOrByDefault) {
+  EXPECT_EQ(Parse({})->service.log_calls, std::nullopt);
+  EXPECT_EQ(Named(Parse({})->flags, "log_calls").value, "auto");
+  for (const std::string flag : {"--log_calls", "-log_calls", "--log_calls=true"}) {
+    const absl::FlagSaver saver;
+    EXPECT_EQ(Parse({flag, "--port=1"})->service.log_calls, true) << flag;
+  }
+  for (const std::string flag : {"--nolog_calls", "-nolog_calls", "--log_calls=false"}) {
+    const absl::FlagSaver saver;
+    EXPECT_EQ(Parse({flag, "--port=1"})->service.log_calls, false) << flag;
+  }
+  EXPECT_EQ(Parse({"--log_calls", "--log_calls=auto"})->service.log_calls, std::nullopt);
 }
 
 TEST_F(OptionsTest, SecretsAreMaskedOnceTheyAreSet) {
