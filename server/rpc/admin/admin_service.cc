@@ -13,9 +13,11 @@
 namespace tlm {
 namespace {
 
-grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const absl::Status& status) {
+// Only refused calls are recorded: monitors call GetLoad every second.
+grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const CallRecord& record) {
+  if (!record.status.ok()) EndCall(record);
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpcStatus(status));
+  reactor->Finish(ToGrpcStatus(record.status));
   return reactor;
 }
 
@@ -23,30 +25,27 @@ bool IsReadOnly(std::string_view name) { return name == "GetLoad" || name == "Ge
 
 }  // namespace
 
-// Only refused calls are recorded: monitors call GetLoad every second. Calls that change something
-// leave a log line that names the caller.
-absl::Status AdminService::Access(const char* name, grpc::CallbackServerContext* context) const {
+// Calls that change something leave a log line that names the caller.
+CallRecord AdminService::Begin(const char* name, grpc::CallbackServerContext* context) const {
   CallRecord record = BeginCall(name, Role::kAdmin, *context, admin_);
   record.status = record.access;
-  if (record.status.ok()) ReturnTrace(*context, record);
-  if (!record.status.ok()) {
-    EndCall(record);
-  } else if (!IsReadOnly(name)) {
+  if (!record.status.ok()) return record;
+  ReturnTrace(*context, record);
+  if (!IsReadOnly(name)) {
     spdlog::info("admin {}: requested by tenant={} credential={} peer={}", name,
                  LogQuoted(record.caller.tenant), LogQuoted(record.caller.credential), record.peer);
   }
-  return record.status;
+  return record;
 }
 
 template <typename Answer>
 grpc::ServerUnaryReactor* AdminService::Unary(const char* name,
                                               grpc::CallbackServerContext* context,
                                               Answer answer) const {
-  if (const absl::Status access = Access(name, context); !access.ok()) {
-    return Finish(context, access);
-  }
+  CallRecord record = Begin(name, context);
   const AdminTarget* const target = gate_.Get();
-  return Finish(context, target == nullptr ? StartingStatus() : answer(*target));
+  if (record.status.ok()) record.status = target == nullptr ? StartingStatus() : answer(*target);
+  return Finish(context, record);
 }
 
 grpc::ServerUnaryReactor* AdminService::GetLoad(grpc::CallbackServerContext* context,
@@ -76,19 +75,19 @@ grpc::ServerUnaryReactor* AdminService::Drain(grpc::CallbackServerContext* conte
 grpc::ServerUnaryReactor* AdminService::FlushPrefixCache(
     grpc::CallbackServerContext* context, const v1::FlushPrefixCacheRequest* /*request*/,
     v1::FlushPrefixCacheResponse* response) {
-  absl::Status status = Access("FlushPrefixCache", context);
+  CallRecord record = Begin("FlushPrefixCache", context);
   const AdminTarget* const target = gate_.Get();
-  if (status.ok() && target == nullptr) status = StartingStatus();
-  if (!status.ok()) return Finish(context, status);
+  if (record.status.ok() && target == nullptr) record.status = StartingStatus();
+  if (!record.status.ok()) return Finish(context, record);
   return StartFlushPrefixCache(target->engine, response);
 }
 
 grpc::ServerUnaryReactor* AdminService::GetConfig(grpc::CallbackServerContext* context,
                                                   const v1::GetConfigRequest* /*request*/,
                                                   v1::GetConfigResponse* response) {
-  const absl::Status access = Access("GetConfig", context);
-  if (access.ok()) tlm::GetConfig(admin_, *response);
-  return Finish(context, access);
+  const CallRecord record = Begin("GetConfig", context);
+  if (record.status.ok()) tlm::GetConfig(admin_, *response);
+  return Finish(context, record);
 }
 
 absl::StatusOr<std::unique_ptr<AdminServer>> AdminServer::Open(const ListenerOptions& options,

@@ -42,8 +42,8 @@ class AdminService final : public v1::Admin::CallbackService {
                                       v1::GetConfigResponse* response) override;
 
  private:
-  // OK, or why the caller is refused.
-  absl::Status Access(const char* name, grpc::CallbackServerContext* context) const;
+  // The record of the call that begins; its status is OK, or why the caller is refused.
+  CallRecord Begin(const char* name, grpc::CallbackServerContext* context) const;
   // `answer(target)` fills the response and returns the status of the call.
   template <typename Answer>
   grpc::ServerUnaryReactor* Unary(const char* name, grpc::CallbackServerContext* context,

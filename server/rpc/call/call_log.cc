@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "model/base/errors.h"
 #include "server/observe/call_summary.h"
 #include "server/observe/log.h"
@@ -17,9 +21,21 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Three digits behind the point.
+// Three digits after the point.
 double Milliseconds(absl::Duration time) {
   return static_cast<double>(absl::ToInt64Microseconds(time)) / 1000;
+}
+
+// The path of the field at fault. It ends before a name that the client chose, which is quoted: see
+// field_error.h.
+std::string FieldForLog(const absl::Status& status) {
+  std::string field = FieldOf(status);
+  const auto in_path = [](char c) {
+    return absl::ascii_isalnum(c) || absl::StrContains("_-.[]", c);
+  };
+  field.erase(std::ranges::find_if_not(field, in_path), field.end());
+  while (field.ends_with('[') || field.ends_with('.')) field.pop_back();
+  return field;
 }
 
 Json SpansOf(const CallRecord& record, absl::Time end) {
@@ -49,6 +65,9 @@ Json FieldsOf(const CallRecord& record, const CallSummary& summary) {
   if (!record.trace.tracestate.empty()) line["tracestate"] = record.trace.tracestate;
   line["code"] = absl::StatusCodeToString(summary.code);
   line["reason"] = summary.reason;
+  if (std::string field = FieldForLog(record.status); !field.empty()) {
+    line["field"] = std::move(field);
+  }
   line["admitted"] = summary.admitted;
   if (!summary.finish.empty()) line["finish"] = summary.finish;
   line["prompt_tokens"] = record.prompt_tokens;
@@ -76,6 +95,8 @@ std::string TextOf(const CallRecord& record, const CallSummary& summary) {
     if (shown != "0.0") line += fmt::format(" {}={}", name, shown);
   };
   if (!summary.reason.empty()) line += fmt::format(" reason={}", summary.reason);
+  const std::string field = FieldForLog(record.status);
+  if (!field.empty()) line += fmt::format(" field={}", field);
   add_count("prompt_tokens", record.prompt_tokens);
   add_count("cached_tokens", record.cached_prompt_tokens);
   add_count("completion_tokens", record.completion_tokens);
@@ -107,7 +128,7 @@ void LogFault(const CallRecord& record) {
 }
 
 void LogCall(const CallRecord& record, const CallSummary& summary) {
-  if (spdlog::should_log(spdlog::level::info)) {
+  if (LogsCalls() && spdlog::should_log(spdlog::level::info)) {
     const std::optional<int64_t> left_out = MayLog(record, record.arrival + summary.total);
     if (!left_out.has_value()) return;
     if (*left_out > 0) {

@@ -10,9 +10,10 @@ namespace tlm {
 // tells its observer, and writes its line to the log. A call that never needs the engine is
 // admitted when it ends with OK.
 //
-// Server errors are logged with their message; messages of other errors may contain text of the
-// client and are left out. Calls without credentials get at most ten lines per second, as any
-// client can make any number of them; the next line counts the others.
+// The line of a call that was refused or failed has the reason of its status and the path of the
+// field at fault. Server errors are logged with their message; messages of other errors may contain
+// text of the client and are left out. Calls without credentials get at most ten lines per second,
+// as any client can make any number of them; the next line counts the others.
 void EndCall(const CallRecord& record);
 
 }  // namespace tlm

@@ -1,5 +1,7 @@
 #include "server/rpc/convert/convert_chat.h"
 
+#include <google/protobuf/descriptor.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -186,15 +188,32 @@ absl::StatusOr<nlohmann::json> ConvertArguments(const v1::ChatInput& chat,
   return ToJson(chat.template_arguments(), 1);
 }
 
-// What a template makes of a conversation is the conversation's fault, too much of it included.
+// Whether `path` is that of a field of ChatInput: "messages[2].tool_calls[0].arguments_json".
+bool IsPart(std::string_view path) {
+  const google::protobuf::Descriptor* parent = v1::ChatInput::descriptor();
+  while (parent != nullptr) {
+    const size_t end = std::min(path.find('.'), path.size());
+    std::string_view index = path.substr(0, end);
+    const std::string name(index.substr(0, index.find('[')));
+    index.remove_prefix(name.size());
+    const google::protobuf::FieldDescriptor* const field = parent->FindFieldByName(name);
+    if (field == nullptr || field->is_repeated() != index.ends_with(']')) return false;
+    if (index.find_first_not_of("[0123456789]") != index.npos) return false;
+    if (end == path.size()) return true;
+    parent = field->message_type();
+    path.remove_prefix(end + 1);
+  }
+  return false;
+}
+
+// What a template makes of a conversation is the conversation's fault, too much of it included. The
+// message may be of a template that raises what it likes.
 absl::Status RenderError(const absl::Status& status) {
   if (!absl::IsInvalidArgument(status) && !absl::IsResourceExhausted(status)) return status;
   const std::string message(status.message());
-  // "messages[2].tool_calls[0].arguments_json: ..."
-  const bool names_part = message.starts_with("messages[") || message.starts_with("tools[");
-  if (!names_part) return WithField(InvalidArgument("chat: {}", message), "chat");
-  return WithField(InvalidArgument("chat.{}", message),
-                   "chat." + message.substr(0, message.find_first_of(": ")));
+  const std::string part = message.substr(0, message.find_first_of(": "));
+  if (!IsPart(part)) return WithField(InvalidArgument("chat: {}", message), "chat");
+  return WithField(InvalidArgument("chat.{}", message), "chat." + part);
 }
 
 // Tools and reasoning need a format, whether or not the template shows them.

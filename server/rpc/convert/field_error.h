@@ -1,5 +1,6 @@
 // Errors about one field of a request: the message starts with the field's path, which is also a
-// detail of the status. For convert.
+// detail of the status. The log shows the path, so it holds no text of the client: it consists of
+// fields' names and indices, and a name that the client chose is Quoted ("parameters['beams']").
 #ifndef TLM_SERVER_RPC_CONVERT_FIELD_ERROR_H_
 #define TLM_SERVER_RPC_CONVERT_FIELD_ERROR_H_
 

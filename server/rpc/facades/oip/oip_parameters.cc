@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -11,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "model/base/errors.h"
+#include "model/base/json.h"
 #include "server/auth/principal.h"
 #include "server/rpc/convert/field_error.h"
 
@@ -19,12 +19,8 @@ namespace {
 
 using Parameter = inference::InferParameter;
 
-// Names may be of any length; what is shown of them ends with a character.
-std::string ParameterField(const std::string& name) {
-  size_t bytes = std::min<size_t>(name.size(), 64);
-  while (bytes > 0 && bytes < name.size() && (name[bytes] & 0xc0) == 0x80) --bytes;
-  return fmt::format("parameters[{}]", name.substr(0, bytes));
-}
+// Of a known parameter.
+std::string ParameterField(std::string_view name) { return fmt::format("parameters[{}]", name); }
 
 absl::StatusOr<double> NumberOf(const std::string& name, const Parameter& value) {
   switch (value.parameter_choice_case()) {
@@ -156,7 +152,8 @@ absl::Status ReadOipParameters(const inference::ModelInferRequest& message,
   for (const auto& [name, value] : message.parameters()) {
     const Reader reader = ReaderOf(name);
     if (reader == nullptr) {
-      return BadField(ParameterField(name), "is not known; there are {}", KnownNames());
+      return BadField(fmt::format("parameters[{}]", Quoted(name)), "is not known; there are {}",
+                      KnownNames());
     }
     TLM_RETURN_IF_ERROR(reader(name, value, request));
   }

@@ -290,6 +290,13 @@ TEST_F(ConvertChatTest, CallsInMessagesAreChecked) {
   EXPECT_EQ(RefusedField(), "chat.messages[0].tool_calls[0].arguments_json");
   EXPECT_THAT(std::string(Convert().status().message()),
               StartsWith("chat.messages[0].tool_calls[0].arg"));
+  // A template raises what it likes, a user's text too: no part of that is a field.
+  for (const char* const raised :
+       {"messages[0].a secret", "messages[secret]: no", "messages[0].secret: no", "tools[0].secret",
+        "messages.role: no", "messages[0].role.secret: no", "secret: no", "tools[0", ""}) {
+    template_.status_ = InvalidArgument("{}", raised);
+    EXPECT_EQ(RefusedField(), "chat") << raised;
+  }
   template_.status_ = absl::OkStatus();
   template_.traits_.tool_calls = false;
   EXPECT_THAT(Convert(), StatusIs(absl::StatusCode::kFailedPrecondition, _));

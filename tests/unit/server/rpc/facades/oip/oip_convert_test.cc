@@ -194,7 +194,7 @@ TEST_F(OipConvertTest, RefusesParametersOfTheWrongKind) {
   EXPECT_EQ(RefusedField(), "parameters[max_tokens]");
   request_.clear_parameters();
   Parameter("beam_width").set_int64_param(4);
-  EXPECT_EQ(RefusedField(), "parameters[beam_width]");
+  EXPECT_EQ(RefusedField(), "parameters['beam_width']");
   request_.clear_parameters();
   Parameter("max_tokens").set_int64_param(4);
   Parameter("max_new_tokens").set_int64_param(4);
