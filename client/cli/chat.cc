@@ -27,8 +27,10 @@ ABSL_FLAG(TemplateArguments, template_argument, {},
 ABSL_FLAG(bool, timing, false, "print counts and speed after each answer");
 ABSL_FLAG(std::string, system, "", "the system message of the conversation");
 ABSL_FLAG(bool, once, false, "end after the first answer");
-ABSL_FLAG(std::string, tools, "",
-          "file with the tools that the model may call, as JSON in the form of OpenAI's API");
+ABSL_FLAG(
+    std::string, tools, "",
+    "file with the tools that the model may call, as JSON in the form of OpenAI's API, or the "
+    "JSON itself");
 ABSL_FLAG(std::string, tool_choice, "",
           "auto (the model decides), none, required, or the name of the tool to call");
 ABSL_FLAG(std::optional<bool>, parallel_tool_calls, std::nullopt,

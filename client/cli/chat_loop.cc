@@ -13,6 +13,7 @@
 #include "client/cli/base/report.h"
 #include "client/cli/base/shell_command.h"
 #include "client/cli/base/table.h"
+#include "client/cli/base/terminal.h"
 #include "client/cli/base/text.h"
 #include "client/cpp/client_context.h"
 #include "client/cpp/tools.h"
@@ -203,9 +204,11 @@ std::optional<int> ChatLoop::TakeLine(const std::string& line) {
     case ChatLine::Kind::kReset:
       conversation_.Reset();
       calls_.clear();
+      Confirm("a new conversation begins");
       break;
     case ChatLine::Kind::kSystem:
       conversation_.set_system(parsed->text);
+      Confirm(parsed->text.empty() ? "there is no system message" : "the system message is set");
       break;
     case ChatLine::Kind::kHistory:
       PrintHistory();
@@ -213,6 +216,8 @@ std::optional<int> ChatLoop::TakeLine(const std::string& line) {
     case ChatLine::Kind::kSeed:
       options_.request.mutable_sampling()->clear_seed();
       if (parsed->seed) options_.request.mutable_sampling()->set_seed(*parsed->seed);
+      Confirm(parsed->seed ? fmt::format("every answer has the seed {}", *parsed->seed)
+                           : "every answer has a new seed");
       break;
     case ChatLine::Kind::kHelp:
       PrintChatHelp(console_->out);
@@ -221,6 +226,10 @@ std::optional<int> ChatLoop::TakeLine(const std::string& line) {
       return ExitCode();
   }
   return std::nullopt;
+}
+
+void ChatLoop::Confirm(const std::string& what) {
+  if (options_.prompts) console_->err << Styled(what, Style::kDim) << std::endl;
 }
 
 std::optional<int> ChatLoop::TakeMessage(const std::string& message) {

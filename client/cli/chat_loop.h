@@ -88,6 +88,8 @@ class ChatLoop {
   // Forgets the message and all that followed.
   void TakeBack();
   void PrintHistory();
+  // At a terminal, that a command without an answer was done.
+  void Confirm(const std::string& what);
   int ExitCode() const { return failed_ && !options_.interactive ? kFailure : kSuccess; }
 
   ChatOptions options_;

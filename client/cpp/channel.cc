@@ -1,9 +1,11 @@
 #include "client/cpp/channel.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
+#include <netinet/in.h>
 
 #include <algorithm>
 #include <fstream>
@@ -69,8 +71,22 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeCredentials(
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& target,
+std::string WithDefaultPort(const std::string& target) {
+  const bool is_uri = target.find('/') != std::string::npos;
+  const auto colons = std::count(target.begin(), target.end(), ':');
+  in6_addr address;
+  // Without the zone: "fe80::1%eth0".
+  const bool is_ipv6 =
+      inet_pton(AF_INET6, target.substr(0, target.find('%')).c_str(), &address) == 1;
+  if (target.empty() || is_uri) return target;
+  if (is_ipv6) return fmt::format("[{}]:{}", target, kDefaultPort);
+  const bool is_bracketed = target.starts_with('[') && target.ends_with(']');
+  return colons == 0 || is_bracketed ? fmt::format("{}:{}", target, kDefaultPort) : target;
+}
+
+absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& given_target,
                                                            const ClientOptions& options) {
+  const std::string target = WithDefaultPort(given_target);
   if (absl::Status status = CheckOptions(target, options); !status.ok()) return status;
   auto credentials = MakeCredentials(options);
   if (!credentials.ok()) return credentials.status();

@@ -31,7 +31,15 @@ struct ClientOptions {
   Balance balance = Balance::kRoundRobin;
 };
 
-// A channel to `target` ("host:port", "unix:/path", any gRPC target); connects on first use.
+// The port of a target without one: tlm-server's --port by default.
+inline constexpr int kDefaultPort = 50051;
+
+// `target` with kDefaultPort if it is a host or an address without a port: "localhost", "10.0.0.1",
+// "[::1]" or "::1". Other targets stay as they are, those with a scheme ("unix:", "dns:///") too.
+std::string WithDefaultPort(const std::string& target);
+
+// A channel to `target` ("host:port", "host", "unix:/path", any gRPC target), WithDefaultPort;
+// connects on first use.
 // INVALID_ARGUMENT for options that contradict each other, NOT_FOUND for an unreadable file,
 // FAILED_PRECONDITION for an api_key that would leave this host unencrypted.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& target,

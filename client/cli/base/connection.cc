@@ -17,7 +17,8 @@
 #include "model/base/certificate.h"
 
 ABSL_FLAG(std::string, target, "127.0.0.1:50051",
-          "the server, as host:port or unix:/path; several replicas, comma-separated");
+          "the server, as host:port, host (port 50051) or unix:/path; several replicas, "
+          "comma-separated");
 ABSL_FLAG(tlm::cli::TimeSpan, timeout, tlm::cli::TimeSpan{absl::InfiniteDuration()},
           "deadline of a call; the server gets it, too");
 ABSL_FLAG(bool, tls, false, "encrypt, and verify the server");

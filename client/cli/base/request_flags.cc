@@ -75,7 +75,8 @@ ABSL_FLAG(std::string, speculation, "",
 ABSL_FLAG(std::optional<uint32_t>, max_draft_tokens, std::nullopt,
           "most tokens that the server guesses for one step of an output");
 
-ABSL_FLAG(std::string, json_schema, "", "file with a JSON Schema that the output conforms to");
+ABSL_FLAG(std::string, json_schema, "",
+          "file with a JSON Schema that the output conforms to, or the schema itself: {...}");
 ABSL_FLAG(bool, json_object, false, "the output is some JSON object");
 ABSL_FLAG(OptionalText, regex, {}, "regular expression that the whole output matches");
 ABSL_FLAG(std::string, grammar, "",
@@ -83,7 +84,8 @@ ABSL_FLAG(std::string, grammar, "",
 ABSL_FLAG(StringList, choice, {},
           "the output is one of these texts, written as those of --stop; repeatable");
 ABSL_FLAG(std::string, structural_tag, "",
-          "file with a StructuralTag as JSON: text with constrained regions behind triggers");
+          "file with a StructuralTag as JSON, or the JSON itself: text with constrained regions "
+          "after triggers");
 ABSL_FLAG(bool, json_compact, false, "constrained JSON has no white space between its tokens");
 ABSL_FLAG(bool, json_any_order, false,
           "properties of constrained JSON come in any order, not in that of the schema");
@@ -254,7 +256,8 @@ std::vector<std::string_view> JoinFlagNames(
 
 absl::StatusOr<std::string> ReadFlagFile(std::string_view flag, const std::string& path) {
   constexpr size_t kMaxBytes = size_t{4} << 20;  // gRPC's default message limit
-  auto text = ReadTextFile(path, kMaxBytes);
+  const bool is_json = path.starts_with('{') || path.starts_with('[');
+  auto text = is_json ? path : ReadTextFile(path, kMaxBytes);
   if (text.ok()) {
     if (absl::Status status = CheckUtf8(*text); !status.ok()) {
       text =

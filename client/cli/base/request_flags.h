@@ -33,8 +33,9 @@ std::span<const std::string_view> SamplingFlagNames();
 // The flags of what an output must be.
 std::span<const std::string_view> ConstraintFlagNames();
 
-// The contents of a file that a flag names, valid UTF-8. INVALID_ARGUMENT, naming the flag, if it
-// cannot be read or is longer than gRPC's default message limit.
+// The contents of the file `path` that a flag names, valid UTF-8; `path` itself if it begins with {
+// or [: it is JSON then. INVALID_ARGUMENT, naming the flag, if it cannot be read, is not UTF-8 or
+// is longer than gRPC's default message limit.
 absl::StatusOr<std::string> ReadFlagFile(std::string_view flag, const std::string& path);
 
 // One list of all names.

@@ -144,6 +144,21 @@ TEST_F(ChatTerminalTest, PromptsForEachLine) {
   EXPECT_THAT(Said(1), ElementsAre("user: hi", "assistant: Once upon", "user: more"));
 }
 
+TEST_F(ChatTerminalTest, CommandsWithoutAnAnswerAreConfirmed) {
+  Start();
+  WaitFor("> ");
+  for (const auto& [command, done] : {std::pair("/reset", "a new conversation begins"),
+                                      std::pair("/seed 5", "every answer has the seed 5"),
+                                      std::pair("/seed", "every answer has a new seed"),
+                                      std::pair("/system be brief", "the system message is set"),
+                                      std::pair("/system", "there is no system message")}) {
+    Type(std::string(command) + "\n");
+    WaitFor("\x1b[2m" + std::string(done) + "\x1b[0m\r\n> ");
+  }
+  Type(kCtrlD);
+  EXPECT_EQ(ExitCode(), 0);
+}
+
 TEST_F(ChatTerminalTest, CtrlCStopsTheAnswerAndKeepsWhatWasSaid) {
   AddHeldAnswer({"Hel", "lo"});
   Start();

@@ -81,6 +81,8 @@ TEST_F(CommandsTest, GenerateSendsConstraints) {
   EXPECT_EQ(server_.last_generate().json_schema(), R"({"type": "string"})");
   EXPECT_EQ(server_.last_generate().json().whitespace(), v1::JSON_WHITESPACE_COMPACT);
   EXPECT_EQ(server_.last_generate().json().property_order(), v1::JSON_PROPERTY_ORDER_UNSPECIFIED);
+  ASSERT_EQ(Run({"generate", "p", R"(--json_schema={"type": "null"})"}), kSuccess) << err_.str();
+  EXPECT_EQ(server_.last_generate().json_schema(), R"({"type": "null"})");
   ASSERT_EQ(Run({"generate", "p", "--json_object", "--json_any_order"}), kSuccess) << err_.str();
   EXPECT_TRUE(server_.last_generate().json_object());
   EXPECT_EQ(server_.last_generate().json().property_order(), v1::JSON_PROPERTY_ORDER_ANY);
@@ -112,6 +114,7 @@ TEST_F(CommandsTest, GenerateRefusesConstraintsOnOneLine) {
       {{"--regex=a", "--json_compact"}, "--json_compact and --json_any_order need --json_schema"},
       {{"--json_any_order"}, "--json_compact and --json_any_order need --json_schema"},
       {{"--json_schema=/no/such/file"}, "--json_schema: /no/such/file: cannot be read"},
+      {{"--json_schema={\xff}"}, "byte 0xff at offset 1"},
       {{"--grammar=" + FileWith("\xff")}, "byte 0xff at offset 0"},
       {{"--regex=\xff"}, "byte 0xff at offset 0"},
       {{tag}, "--structural_tag: "},

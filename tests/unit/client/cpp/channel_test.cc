@@ -31,6 +31,21 @@ TEST(ChannelTest, RefusesEmptyTarget) {
   EXPECT_EQ(MakeChannel("", {}).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(ChannelTest, HostsWithoutAPortGetTheDefaultOne) {
+  constexpr std::pair<const char*, const char*> kCases[] = {
+      {"localhost", "localhost:50051"}, {"server.example.com", "server.example.com:50051"},
+      {"127.0.0.1", "127.0.0.1:50051"}, {"[::1]", "[::1]:50051"},
+      {"::1", "[::1]:50051"},           {"fe80::1%eth0", "[fe80::1%eth0]:50051"},
+  };
+  for (const auto& [target, with_port] : kCases) EXPECT_EQ(WithDefaultPort(target), with_port);
+  for (const char* const target :
+       {"", "localhost:1", "localhost:http", "127.0.0.1:443", "[::1]:1", "unix:socket",
+        "unix:/run/socket", "unix-abstract:name", "dns:host", "dns:///host", "dns:///[::1]",
+        "ipv4:127.0.0.1:1,127.0.0.1:2", "ipv6:[::1]:1", "xds:///service"}) {
+    EXPECT_EQ(WithDefaultPort(target), target);
+  }
+}
+
 TEST(ChannelTest, NamesFileThatCannotBeRead) {
   ClientOptions options;
   options.ca_file = "/nonexistent/ca.pem";
