@@ -40,8 +40,8 @@ class Progress {
   bool ended_ TLM_GUARDED_BY(mutex_) = false;
 };
 
-// Flags of replicas that answer them. The bundled model does not know of tools; it is told the form
-// in which it calls them.
+// Flags of replicas that answer them, with the forms of calls and of reasoning. The bundled model's
+// template has the first only.
 std::vector<std::string> ReplicaFlags();
 
 // The i-th of many different requests, all sampled at temperature 1.
