@@ -5,6 +5,7 @@
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <vector>
@@ -68,6 +69,22 @@ TEST_F(JsonFormatterTest, StaysOneObjectALineWhateverIsWritten) {
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_EQ(lines[0]["id2"], "\"}\n{\"");
   EXPECT_EQ(lines[0]["id"].get<std::string>().substr(0, 128), everything.substr(0, 128));
+}
+
+TEST(TextLogTest, StaysOneLineOfUtf8WhateverIsWritten) {
+  const auto before = spdlog::default_logger();
+  std::string everything;
+  for (int c = 1; c < 256; ++c) everything += static_cast<char>(c);
+  ::testing::internal::CaptureStderr();
+  ASSERT_TRUE(SetUpLog("info", LogFormat::kText).ok());
+  spdlog::info("{}", everything);
+  spdlog::debug("not this");
+  spdlog::set_default_logger(before);
+  const std::string written = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(written.begin(), written.end(), '\n'), 1);
+  EXPECT_EQ(written.find('\x1b'), std::string::npos);
+  EXPECT_THAT(written, ::testing::HasSubstr("Z info ?"));
+  EXPECT_THAT(Json(written).dump(), ::testing::HasSubstr("ABC"));  // throws for what is not UTF-8
 }
 
 TEST(LineLimitTest, LetsSoManyThroughInASecond) {
