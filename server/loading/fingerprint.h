@@ -56,7 +56,8 @@ struct StoredTypes {
 //   tokenizer    the file's hash
 //   chat         the hash of the files of the chat template, the formats of answers
 //   sampling     the default sampling parameters
-//   build        build ids of the program and its libraries, results of the math library
+//   build        sources, compiler and flags of the program; build ids of its libraries; results of
+//                the math library
 //   device       backend and arithmetic (the instruction set, and a digest of computed values)
 //   matrices     the WeightFormat they are stored in, and the hash of the calibration text
 //   kv           the element type of keys and values

@@ -30,17 +30,17 @@ size_t RoundUp(size_t bytes, size_t alignment) {
   return (bytes + alignment - 1) & ~(alignment - 1);
 }
 
-// The description of the build-id note among the notes of one segment; empty when it has none.
-std::string_view FindBuildId(std::string_view notes, size_t alignment) {
-  constexpr std::string_view kOwner("GNU", 4);  // with its end
+// The description of the note of that owner and type among the notes of one segment; empty when it
+// has none.
+std::string_view FindNote(std::string_view notes, size_t alignment, std::string_view owner,
+                          uint32_t type) {
   while (notes.size() >= sizeof(ElfW(Nhdr))) {
     ElfW(Nhdr) header;
     std::memcpy(&header, notes.data(), sizeof(header));
     const size_t description = RoundUp(sizeof(header) + header.n_namesz, alignment);
     const size_t end = description + header.n_descsz;
     if (end > notes.size()) break;
-    if (header.n_type == NT_GNU_BUILD_ID &&
-        notes.substr(sizeof(header), header.n_namesz) == kOwner) {
+    if (header.n_type == type && notes.substr(sizeof(header), header.n_namesz) == owner) {
       return notes.substr(description, header.n_descsz);
     }
     notes.remove_prefix(std::min(RoundUp(end, alignment), notes.size()));
@@ -48,18 +48,23 @@ std::string_view FindBuildId(std::string_view notes, size_t alignment) {
   return {};
 }
 
+// This project's note if there is one, else the linker's build id; empty without both.
 std::string BuildIdOf(const dl_phdr_info& object) {
+  constexpr std::string_view kTlm("tlm", 4), kGnu("GNU", 4);  // with their ends
+  std::string linked;
   for (const ElfW(Phdr) & segment : std::span(object.dlpi_phdr, object.dlpi_phnum)) {
     if (segment.p_type != PT_NOTE) continue;
-    const auto* const notes =
+    const auto* const begin =
         reinterpret_cast<const char*>(object.dlpi_addr + segment.p_vaddr);  // NOLINT: as loaded
-    const std::string_view id = FindBuildId({notes, segment.p_memsz}, segment.p_align == 8 ? 8 : 4);
-    if (id.empty()) continue;
-    std::string hex;
-    for (const char byte : id) hex += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-    return hex;
+    const std::string_view notes(begin, segment.p_memsz);
+    const size_t alignment = segment.p_align == 8 ? 8 : 4;
+    const std::string_view own = FindNote(notes, alignment, kTlm, 1);
+    if (!own.empty()) return std::string(own);
+    for (const char byte : FindNote(notes, alignment, kGnu, NT_GNU_BUILD_ID)) {
+      linked += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+    }
   }
-  return "";
+  return linked;
 }
 
 // Everything that is loaded, by file name, with its build id; the program itself has no name.
@@ -109,7 +114,7 @@ absl::StatusOr<std::string> HashOfMath() {
 absl::StatusOr<std::string> ReadBuildId() {
   const std::string id = LoadedBuildIds()[""];
   if (!id.empty()) return id;
-  return FailedPrecondition("the program carries no build id: link it with --build-id=sha1");
+  return FailedPrecondition("the program has no build id");
 }
 
 absl::StatusOr<BuildInfo> ReadBuildInfo(std::string_view backend) {

@@ -10,14 +10,15 @@
 namespace tlm {
 
 // The parts of the program that decide the computed numbers, beside model and device. Equal for two
-// processes that run the same file on the same distribution and the same kind of processor.
+// processes that run builds of one commit on the same distribution and the same kind of processor.
 struct BuildInfo {
-  // The hash of the linked file, hexadecimal: compiler, flags, sources, and statically linked
-  // libraries. Shared libraries are in `libraries`.
+  // A hash of the sources, the compiler and its flags, 40 hexadecimal digits: equal for two builds
+  // of a commit, wherever their files are and whatever else is built (.cmake/TlmIdentity.cmake).
   std::string build_id;
   // Names and build ids of the shared libraries that compute numbers (on a GPU, if that is the
   // backend) or tokenize text. Others (gRPC, protobuf, OpenSSL, the C library) may be replaced
-  // without changing any token.
+  // without changing any token. The CUDA module's id is a hash like `build_id`; others have the
+  // linker's.
   std::string libraries;
   // A hash of results of exp, log, pow, sin and cos: the math library selects their implementation
   // by the processor's features.
@@ -25,7 +26,7 @@ struct BuildInfo {
 };
 
 // `backend`: "cpu" or "cuda", already open. FAILED_PRECONDITION when the program has no build
-// id; INTERNAL if libcrypto refuses.
+// id (tlm_identify puts it in); INTERNAL if libcrypto refuses.
 absl::StatusOr<BuildInfo> ReadBuildInfo(std::string_view backend);
 
 // build_id alone; FAILED_PRECONDITION as above.

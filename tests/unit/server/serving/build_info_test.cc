@@ -6,7 +6,10 @@
 #include <link.h>
 
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <sstream>
+#include <string>
 
 #include "tests/support/status_matchers.h"
 
@@ -17,10 +20,14 @@ using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::Not;
 
-TEST(BuildInfoTest, TheBuildIdIsASha1) {
+// The note that tlm_identify linked into this test, of which the build leaves the source.
+TEST(BuildInfoTest, TheBuildIdIsTheHashOfTheSources) {
   const absl::StatusOr<std::string> id = ReadBuildId();
   ASSERT_THAT(id, IsOk());
   EXPECT_THAT(*id, MatchesRegex("[0-9a-f]{40}"));
+  std::ifstream file(std::string(TLM_IDENTITY_SOURCE));
+  const std::string source(std::istreambuf_iterator<char>(file), {});
+  EXPECT_THAT(source, HasSubstr(*id));
 }
 
 TEST(BuildInfoTest, IsTheSameEveryTime) {
