@@ -33,6 +33,7 @@ package_packages=(
 )
 test_packages=(
   libgtest-dev libgmock-dev
+  ccache                                 # compiles what did not change only once
   libbenchmark-dev gnuplot-nox           # benchmarks and their plots
   python3 python3-grpcio python3-protobuf
   ruby-grpc                              # the example in Ruby

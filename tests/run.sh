@@ -37,8 +37,11 @@ case "$profile" in
 esac
 
 deploy/install_packages.sh test
+# Objects of an earlier build are found again, in whatever folder it was.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=true
 # Warnings are errors where the compiler is known: in continuous integration.
-TLM_CMAKE_OPTIONS="-DTLM_TESTS=ON -DTLM_WERROR=${CI:+ON}" deploy/build.sh "$profile"
+TLM_CMAKE_OPTIONS="-DTLM_TESTS=ON -DTLM_CUDA=AUTO -DTLM_WERROR=${CI:+ON} -DCMAKE_CXX_COMPILER_LAUNCHER=ccache" \
+  deploy/build.sh "$profile"
 $build_only && exit 0
 
 # gRPC's client side keeps one name-resolution object for the life of the process.
