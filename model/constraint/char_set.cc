@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstddef>
 #include <map>
 #include <span>
@@ -147,6 +148,8 @@ char ShortEscape(char32_t character) {
 }
 
 constexpr std::string_view kHexDigits = "0123456789abcdef";
+const ByteSet kHexBytes =
+    ByteSet::Range('0', '9') | ByteSet::Range('a', 'f') | ByteSet::Range('A', 'F');
 
 // The parts of the ranges between two characters.
 std::vector<CharSet::Range> Clip(Ranges ranges, char32_t first, char32_t last) {
@@ -218,6 +221,100 @@ ByteRegex EscapeRegex(RegexSet& regexes, const CharSet& set) {
       regexes.Or(regexes.Concat(regexes.Literal("u000"), regexes.Bytes(digits[0])),
                  regexes.Concat(regexes.Literal("u001"), regexes.Bytes(digits[1])));
   return regexes.Concat(regexes.Literal("\\"), regexes.Or(regexes.Bytes(letters), longer));
+}
+
+// Numbers written with so many hexadecimal digits, capital or small. `ranges` are sorted, and hold
+// numbers of at most that many digits.
+ByteRegex HexRegex(RegexSet& regexes, Ranges ranges, int digits) {
+  if (digits == 0) return RegexSet::kEmpty;
+  const int shift = 4 * (digits - 1);
+  const char32_t below = (char32_t{1} << shift) - 1;
+  std::map<ByteRegex, ByteSet> by_tail;
+  for (char32_t digit = 0; digit < 16; ++digit) {
+    const char32_t first = digit << shift, last = first + below;
+    std::vector<CharSet::Range> tails = Clip(ranges, first, last);
+    if (tails.empty()) continue;
+    const bool whole = tails[0].first == first && tails[0].last == last;
+    for (CharSet::Range& range : tails) range = {range.first & below, range.last & below};
+    const ByteRegex tail = whole ? regexes.Repeat(regexes.Bytes(kHexBytes), digits - 1, digits - 1)
+                                 : HexRegex(regexes, tails, digits - 1);
+    const char small = kHexDigits[digit];
+    by_tail[tail].Add(static_cast<uint8_t>(small));
+    if (small >= 'a') by_tail[tail].Add(static_cast<uint8_t>(small - 'a' + 'A'));
+  }
+  std::vector<ByteRegex> parts;
+  for (const auto& [tail, bytes] : by_tail) {
+    parts.push_back(regexes.Concat(regexes.Bytes(bytes), tail));
+  }
+  return regexes.Or(parts);
+}
+
+constexpr std::string_view kEscaped = "\"\\/\b\f\n\r\t", kEscapes = "\"\\/bfnrt";
+
+// All escapes of the characters of a set: of two characters, of six, and pairs of surrogates.
+ByteRegex AnyEscapeRegex(RegexSet& regexes, const CharSet& set) {
+  ByteSet letters;
+  for (size_t i = 0; i < kEscaped.size(); ++i) {
+    if (set.Has(static_cast<uint8_t>(kEscaped[i]))) letters.Add(static_cast<uint8_t>(kEscapes[i]));
+  }
+  std::vector<ByteRegex> numbers = {HexRegex(regexes, Clip(set.ranges(), 0, 0xffff), 4)};
+  // The first surrogates, by what may follow: ranges of second ones.
+  std::map<ByteRegex, std::vector<CharSet::Range>> firsts;
+  std::map<char32_t, std::vector<CharSet::Range>> partial;
+  const auto add = [&](char32_t from, char32_t to, const std::vector<CharSet::Range>& seconds) {
+    firsts[HexRegex(regexes, seconds, 4)].push_back({0xd800 + from, 0xd800 + to});
+  };
+  for (const CharSet::Range& range : Clip(set.ranges(), 0x10000, kLastCharacter)) {
+    constexpr char32_t kLow = 0x3ff;  // of a second one
+    const char32_t begin = range.first - 0x10000, end = range.last - 0x10000;
+    char32_t from = begin >> 10, to = end >> 10;
+    if (from == to || (begin & kLow) != 0) {
+      const char32_t last = from == to ? end & kLow : kLow;
+      partial[from++].push_back({0xdc00 + (begin & kLow), 0xdc00 + last});
+      if (from > to) continue;
+    }
+    if ((end & kLow) != kLow) partial[to--].push_back({0xdc00, 0xdc00 + (end & kLow)});
+    if (from <= to) add(from, to, {{0xdc00, 0xdfff}});
+  }
+  for (const auto& [first, seconds] : partial) add(first, first, seconds);
+  for (auto& [second, ranges] : firsts) {
+    std::sort(ranges.begin(), ranges.end());
+    numbers.push_back(
+        regexes.Concat(std::array{HexRegex(regexes, ranges, 4), regexes.Literal("\\u"), second}));
+  }
+  return regexes.Concat(regexes.Literal("\\"),
+                        regexes.Or(regexes.Bytes(letters),
+                                   regexes.Concat(regexes.Literal("u"), regexes.Or(numbers))));
+}
+
+// The number of four hexadecimal digits at `at`.
+std::optional<char32_t> HexAt(std::string_view text, size_t at) {
+  if (at + 4 > text.size()) return std::nullopt;
+  uint32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data() + at, text.data() + at + 4, value, 16);
+  if (error != std::errc() || end != text.data() + at + 4) return std::nullopt;
+  return char32_t{value};
+}
+
+// The character whose escape is at `*at`, which is then after it; nullopt if there is none.
+std::optional<char32_t> ReadEscape(std::string_view text, size_t* at) {
+  if (*at + 1 >= text.size() || text[*at] != '\\') return std::nullopt;
+  if (const size_t letter = kEscapes.find(text[*at + 1]); letter != kEscapes.npos) {
+    *at += 2;
+    return static_cast<uint8_t>(kEscaped[letter]);
+  }
+  const auto first = text[*at + 1] == 'u' ? HexAt(text, *at + 2) : std::nullopt;
+  if (!first.has_value()) return std::nullopt;
+  if (*first < kFirstSurrogate || *first > kLastSurrogate) {
+    *at += 6;
+    return first;
+  }
+  const auto second = text.substr(*at + 6, 2) == "\\u" ? HexAt(text, *at + 8) : std::nullopt;
+  if (*first >= 0xdc00 || !second.has_value() || *second < 0xdc00 || *second > kLastSurrogate) {
+    return std::nullopt;
+  }
+  *at += 12;
+  return 0x10000 + ((*first - 0xd800) << 10) + (*second - 0xdc00);
 }
 
 }  // namespace
@@ -320,6 +417,35 @@ std::string EncodeText(std::string_view utf8, TextForm form) {
   return text;
 }
 
+std::string WithFewestEscapes(std::string_view json) {
+  std::string text;
+  for (size_t at = 0; at < json.size();) {
+    if (const auto character = ReadEscape(json, &at)) {
+      std::string utf8;
+      AppendUtf8(*character, &utf8);
+      text += EncodeText(utf8, TextForm::kJson);
+    } else {
+      text += json[at++];
+    }
+  }
+  return text;
+}
+
+ByteRegex JsonTextRegex(RegexSet& regexes, std::string_view json, TextForm form) {
+  if (form == TextForm::kJson) return regexes.Literal(json);
+  std::vector<ByteRegex> characters;
+  for (size_t at = 0; at < json.size();) {
+    std::optional<char32_t> character = ReadEscape(json, &at);
+    if (!character.has_value()) {
+      const Utf8Character plain = FirstCharacter(json.substr(at));
+      character = plain.code_point;
+      at += plain.length;
+    }
+    characters.push_back(CharRegex(regexes, CharSet::Of(*character), form));
+  }
+  return regexes.Concat(characters);
+}
+
 ByteRegex CharRegex(RegexSet& regexes, const CharSet& set, TextForm form) {
   std::vector<ByteRegex> parts;
   ByteSet ascii;
@@ -327,10 +453,14 @@ ByteRegex CharRegex(RegexSet& regexes, const CharSet& set, TextForm form) {
     ascii =
         ascii | ByteSet::Range(static_cast<uint8_t>(range.first), static_cast<uint8_t>(range.last));
   }
-  if (form == TextForm::kJson) {
+  if (form != TextForm::kUtf8) {
     ByteSet escaped = ByteSet::Range(0, 0x1f);
     for (const char c : {'"', '\\'}) escaped.Add(static_cast<uint8_t>(c));
-    if (!(ascii & escaped).empty()) parts.push_back(EscapeRegex(regexes, set));
+    if (form == TextForm::kJsonAny) {
+      parts.push_back(AnyEscapeRegex(regexes, set));
+    } else if (!(ascii & escaped).empty()) {
+      parts.push_back(EscapeRegex(regexes, set));
+    }
     ascii = ascii & ~escaped;
   }
   parts.push_back(regexes.Bytes(ascii));

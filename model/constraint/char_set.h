@@ -51,17 +51,26 @@ CharSet WithOtherCases(const CharSet& set);
 // of the name. The data is PCRE2's. Thread-safe; the first use of a name takes some milliseconds.
 std::optional<CharSet> CharsOfProperty(std::string_view name);
 
-// How the characters of a text stand in the bytes that are generated. Each text stands in one way,
-// so that And, Or, and Not within AnyTextRegex mean for the texts what they mean for the bytes.
+// How the characters of a text are written in the bytes that are generated. An expression holds all
+// ways to write a text that the form has, or none, so that And, Or, and Not within AnyTextRegex
+// mean for the texts what they mean for the bytes.
 enum class TextForm {
   kUtf8,
   // Between the quotes of a JSON string, as Python's json.dumps(ensure_ascii=False) writes it:
   // \" \\ \b \f \n \r \t, other characters below U+0020 as \u001f with small letters, and the rest
-  // as UTF-8.
+  // as UTF-8. One way for each text.
   kJson,
+  // Between the quotes of a JSON string, in every way that JSON has: each character plain or
+  // escaped, \u with capital or small digits.
+  kJsonAny,
 };
 
+// In kJsonAny as in kJson.
 std::string EncodeText(std::string_view utf8, TextForm form);
+// What `json`, a text of kJsonAny, is in kJson; whatever is malformed stays as it is.
+std::string WithFewestEscapes(std::string_view json);
+// The ways in which a text of kJson is written in `form`, kJson or kJsonAny.
+ByteRegex JsonTextRegex(RegexSet& regexes, std::string_view json, TextForm form);
 
 // One character of the set.
 ByteRegex CharRegex(RegexSet& regexes, const CharSet& set, TextForm form);

@@ -22,6 +22,9 @@ class TokenTrie;
 struct JsonOptions {
   bool compact = false;             // no white space between tokens of JSON
   bool any_property_order = false;  // else as the schema lists them
+  // Strings with any escapes, and integers with a fraction of zeros or an exponent; else each string
+  // is written in one way (TextForm::kJson), and integers are digits.
+  bool any_escapes = false;
 };
 
 // Stands in the texts of a flow before the text of a special token, which it makes the token

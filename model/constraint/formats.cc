@@ -1,5 +1,6 @@
 #include "model/constraint/formats.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
@@ -182,26 +183,31 @@ std::string RegularExpression() {
   return inside;
 }
 
-constexpr std::array<std::pair<std::string_view, std::string (*)()>, 19> kFormats = {{
-    {"date", &Date},
-    {"date-time", &DateTime},
-    {"duration", &Duration},
-    {"email", &Email},
-    {"hostname", &Hostname},
-    {"idn-email", &IdnEmail},
-    {"idn-hostname", &IdnHostname},
-    {"ipv4", &Ipv4},
-    {"ipv6", &Ipv6},
-    {"iri", &Iri},
-    {"iri-reference", &IriReference},
-    {"json-pointer", &JsonPointer},
-    {"regex", &RegularExpression},
-    {"relative-json-pointer", &RelativeJsonPointer},
-    {"time", &Time},
-    {"uri", &Uri},
-    {"uri-reference", &UriReference},
-    {"uri-template", &UriTemplate},
-    {"uuid", &Uuid},
+struct Format {
+  std::string_view name;
+  std::string (*pattern)();
+  SchemaDraft since;  // the first draft that defines it
+};
+constexpr std::array<Format, 19> kFormats = {{
+    {"date", &Date, SchemaDraft::kDraft7},
+    {"date-time", &DateTime, SchemaDraft::kDraft4},
+    {"duration", &Duration, SchemaDraft::k2019},
+    {"email", &Email, SchemaDraft::kDraft4},
+    {"hostname", &Hostname, SchemaDraft::kDraft4},
+    {"idn-email", &IdnEmail, SchemaDraft::kDraft7},
+    {"idn-hostname", &IdnHostname, SchemaDraft::kDraft7},
+    {"ipv4", &Ipv4, SchemaDraft::kDraft4},
+    {"ipv6", &Ipv6, SchemaDraft::kDraft4},
+    {"iri", &Iri, SchemaDraft::kDraft7},
+    {"iri-reference", &IriReference, SchemaDraft::kDraft7},
+    {"json-pointer", &JsonPointer, SchemaDraft::kDraft6},
+    {"regex", &RegularExpression, SchemaDraft::kDraft7},
+    {"relative-json-pointer", &RelativeJsonPointer, SchemaDraft::kDraft7},
+    {"time", &Time, SchemaDraft::kDraft7},
+    {"uri", &Uri, SchemaDraft::kDraft4},
+    {"uri-reference", &UriReference, SchemaDraft::kDraft6},
+    {"uri-template", &UriTemplate, SchemaDraft::kDraft6},
+    {"uuid", &Uuid, SchemaDraft::k2019},
 }};
 
 // What texts of a format look like that validators do not agree on, or that are not described here.
@@ -219,20 +225,25 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kDisputed
 
 }  // namespace
 
-ByteRegex DisputedFormatRegex(RegexSet& regexes, std::string_view format, TextForm form) {
+ByteRegex DisputedFormatRegex(RegexSet& regexes, std::string_view format, SchemaDraft draft,
+                              TextForm form) {
+  const auto known = FormatRegex(regexes, format, form);
+  if (!known.has_value()) return RegexSet::kNone;
+  const auto row = std::find_if(kFormats.begin(), kFormats.end(),
+                                [&](const Format& other) { return other.name == format; });
+  if (draft < row->since) return regexes.And(AnyTextRegex(regexes, form), regexes.Not(*known));
   for (const auto& [name, pattern] : kDisputed) {
     if (name != format) continue;
     const auto wide = ParsePattern(regexes, pattern, {.whole = true, .form = form});
-    const auto known = FormatRegex(regexes, format, form);
-    if (wide.ok() && known) return regexes.And(*wide, regexes.Not(*known));
+    if (wide.ok()) return regexes.And(*wide, regexes.Not(*known));
   }
   return RegexSet::kNone;
 }
 
 std::optional<ByteRegex> FormatRegex(RegexSet& regexes, std::string_view format, TextForm form) {
-  for (const auto& [name, pattern] : kFormats) {
-    if (name != format) continue;
-    const auto regex = ParsePattern(regexes, pattern(), {.whole = true, .form = form});
+  for (const Format& known : kFormats) {
+    if (known.name != format) continue;
+    const auto regex = ParsePattern(regexes, known.pattern(), {.whole = true, .form = form});
     // Only where `regexes` is full.
     return regex.ok() ? *regex : RegexSet::kNone;
   }

@@ -7,6 +7,7 @@
 
 #include "model/constraint/char_set.h"
 #include "model/constraint/regex_set.h"
+#include "model/constraint/schema_index.h"
 
 namespace tlm {
 
@@ -28,8 +29,10 @@ namespace tlm {
 //                           another
 std::optional<ByteRegex> FormatRegex(RegexSet& regexes, std::string_view format, TextForm form);
 // All texts that FormatRegex leaves out although a validator may take them, and perhaps others;
-// none of a format that it holds all of.
-ByteRegex DisputedFormatRegex(RegexSet& regexes, std::string_view format, TextForm form);
+// none of a format that it holds all of. All others of a format that `draft` does not define: some
+// validators know it there.
+ByteRegex DisputedFormatRegex(RegexSet& regexes, std::string_view format, SchemaDraft draft,
+                              TextForm form);
 
 }  // namespace tlm
 

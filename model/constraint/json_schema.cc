@@ -28,13 +28,14 @@ class JsonRecognizer : public Recognizer {
   JsonRecognizer(const JsonOptions& options, const ConstraintLimits& limits)
       : options_(options),
         max_states_(limits.max_states),
-        formulas_(limits.max_states),
+        form_(options.any_escapes ? TextForm::kJsonAny : TextForm::kJson),
+        formulas_(limits.max_states, form_),
         regexes_(limits.max_states),
         dfa_(regexes_, RegexSet::kNone, limits.max_states),
         texts_(formulas_, regexes_),
         shapes_(formulas_, regexes_, dfa_, options.any_property_order),
-        any_text_(dfa_.StateOf(
-            regexes_.Concat(AnyTextRegex(regexes_, TextForm::kJson), regexes_.Literal("\"")))) {}
+        any_text_(
+            dfa_.StateOf(regexes_.Concat(AnyTextRegex(regexes_, form_), regexes_.Literal("\"")))) {}
 
   absl::Status Read(std::string_view schema, Budget& budget);
 
@@ -127,6 +128,10 @@ class JsonRecognizer : public Recognizer {
   State ContinueName(Position position, uint8_t byte);
   State BeginItem(Position position, uint8_t byte);
   bool MayGoOn(int32_t frame);
+  // A name in the form that the shapes know.
+  std::string NameOf(std::string text) const {
+    return form_ == TextForm::kJsonAny ? WithFewestEscapes(text) : std::move(text);
+  }
 
   const Frame& frame(int32_t number) const { return frames_[number]; }
   int32_t Append(int32_t text, uint8_t byte);
@@ -135,6 +140,7 @@ class JsonRecognizer : public Recognizer {
   const JsonOptions options_;
   const size_t max_states_;
   bool full_ = false;
+  const TextForm form_;
   FormulaSet formulas_;
   RegexSet regexes_;
   RegexDfa dfa_;
@@ -345,7 +351,8 @@ Recognizer::State JsonRecognizer::ContinueScalar(Position position, uint8_t byte
   const bool keeps = position.frame >= 0 && frame(position.frame).writes;
   if (checked || keeps) position.text = Append(position.text, byte);
   // Only zeros may follow: they change nothing.
-  const bool is_last = checked && dfa_.NextBytes(next) == ByteSet::Of('0');
+  const bool is_last = checked && dfa_.NextBytes(next) == ByteSet::Of('0') &&
+                       (form_ == TextForm::kJson || dfa_.Accepts(next));
   if (is_last && !EndOfScalar(position).first) return kDead;
   return dfa_.IsEnd(next) ? EndScalar(position) : StateOf(position);
 }
@@ -428,7 +435,7 @@ Recognizer::State JsonRecognizer::ContinueName(Position position, uint8_t byte) 
     return StateOf(position);
   }
   Frame inside = frame(position.frame);
-  const std::string name = TextFrom(position.begin, position.text);
+  const std::string name = NameOf(TextFrom(position.begin, position.text));
   inside.child = shapes_.NextProperty(inside.shape, name);
   if (inside.child == JsonShapes::kNone) return kDead;
   inside.name = names_.Of(name);
@@ -498,6 +505,7 @@ bool JsonRecognizer::EndsAlike(State state, RegexDfa::State inside,
   const std::vector<std::string>& seen =
       is_string ? shapes_.SeenItems(shape) : shapes_.SeenNames(shape);
   if (seen.empty()) return true;
+  if (form_ == TextForm::kJsonAny) return false;  // each of them is written in many ways
   const std::string begun =
       TextFrom(is_string ? frame(position.frame).begin : position.begin, position.text);
   for (const std::string& text : seen) {
@@ -515,7 +523,7 @@ std::optional<uint64_t> JsonRecognizer::EndClass(State state, std::string_view t
   if (position.place == Place::kName) {
     std::string name = TextFrom(position.begin, position.text);
     name += text.substr(0, text.size() - 1);
-    return shapes_.ClassOfName(frame(position.frame).shape, name);
+    return shapes_.ClassOfName(frame(position.frame).shape, NameOf(std::move(name)));
   }
   const std::vector<int32_t>& outs = outs_[position.outs];
   if (outs.size() > 64) return std::nullopt;

@@ -15,8 +15,9 @@ namespace tlm {
 // The texts, one value each, of what `schema` allows (ReadSchema says what it may be), written as
 // Python's json.dumps and indented printers write it: after a comma, a colon or a bracket, and
 // before a closing one, at most a space, or a line break and at most 8 blanks a level, at most 256
-// levels. Between the tokens of a compact text there is nothing. Characters stand as themselves but
-// for escapes that must be (TextForm::kJson); a number has at most kMaxIntegerDigits digits.
+// levels. Between the tokens of a compact text there is nothing. Characters are written as
+// themselves but for escapes that must be (TextForm::kJson), or in any way (TextForm::kJsonAny,
+// any_escapes); number_regex.h says how numbers are written.
 //
 // A name stands once in an object, and where properties come in order, those that the schema names
 // come in the order in which it does, before all others.

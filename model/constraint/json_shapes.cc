@@ -537,7 +537,7 @@ void JsonShapes::FindNames(Shape shape) {
     properties[i] = ChildOfName(
         of,
         {.order = static_cast<int32_t>(i), .name = &names.names[i], .encoded = names.encoded[i]});
-    if (properties[i] != kNone) any.push_back(regexes_.Literal(names.encoded[i]));
+    if (properties[i] != kNone) any.push_back(NameRegex(names.encoded[i]));
   }
   found(shape).properties = std::move(properties);
   any.push_back(FindOtherNames(shape));
@@ -563,17 +563,17 @@ ByteRegex JsonShapes::FindOtherNames(Shape shape) {
   }
   std::vector<ByteRegex> known;
   for (const std::string& name : names_[static_cast<size_t>(of.names)].encoded) {
-    known.push_back(regexes_.Literal(name));
+    known.push_back(NameRegex(name));
   }
   if (!tests.empty()) {
     // A pattern may leave few names: one that came already must not be begun again.
-    for (const std::string& name : of.seen) known.push_back(regexes_.Literal(name));
+    for (const std::string& name : of.seen) known.push_back(NameRegex(name));
     if (!of.outs.empty() || !formulas_.IsPositive(of.must)) {
       known.push_back(texts_.DisputedStrings(kTrue, said_of_names));
     }
   }
   const ByteRegex others =
-      regexes_.And(AnyTextRegex(regexes_, TextForm::kJson), regexes_.Not(regexes_.Or(known)));
+      regexes_.And(AnyTextRegex(regexes_, formulas_.form()), regexes_.Not(regexes_.Or(known)));
   if (tests.size() > kMaxTests) return others;
   std::vector<ByteRegex> classes;
   bool all = true;

@@ -57,6 +57,7 @@ using Outcome = std::vector<bool>;  // of a goal's `outs`
 // On the way a shape admits what keeps `must` possible. That is exact for scalars and decided one
 // value ahead for arrays and objects: `must` of a child holds what the parent's `must` asks of it,
 // given all that is decided, and what is undecided taken for what suits.
+// Names are given as in TextForm::kJson, whatever the form of the formulas.
 class JsonShapes {
  public:
   using Shape = int32_t;
@@ -193,6 +194,10 @@ class JsonShapes {
   ChildNumber ChildOfName(const Data& data, const NameClass& name);
   void FindNames(Shape shape);
   ByteRegex FindOtherNames(Shape shape);
+  // The ways to write a name that is encoded as kJson.
+  ByteRegex NameRegex(std::string_view encoded) {
+    return JsonTextRegex(regexes_, encoded, formulas_.form());
+  }
   ChildNumber ChildOfClass(Shape shape, const std::vector<bool>& passed);
   Formula EqualToText(const std::string& text);
   bool MayExistNew(Formula formula);

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -53,6 +54,80 @@ class Magnitudes {
   // All within the limits.
   ByteRegex All(bool integer) {
     return integer ? Integer() : regexes_.Concat(Integer(), MaybeFraction());
+  }
+
+  // The integers within the limits: 1.0, 1.00, ... too.
+  ByteRegex WholeNumbers() {
+    return regexes_.And(All(false), regexes_.Concat(Integer(), FractionEqual("")));
+  }
+
+  // A digit before the point, not 0, with any within the limits after it; of them at most
+  // `fraction_digits` do not count among zeros at the end.
+  ByteRegex Mantissa(int32_t fraction_digits) {
+    const ByteRegex digits = regexes_.Concat(Digits(0, fraction_digits), Zeros(0));
+    const ByteRegex one = Digit('1');
+    return regexes_.And(regexes_.Concat(one, MaybeFraction()),
+                        regexes_.Or(one, regexes_.Concat(one, Point(digits))));
+  }
+
+  ByteRegex ZeroMantissa() { return regexes_.And(All(false), Equal(Decimal())); }
+
+  // The exponents as JSON has them, with up to two zeros before their digits.
+  ByteRegex Exponents(const std::vector<int32_t>& exponents) {
+    const auto sign = [this](char c) { return Text(std::string(1, c)); };
+    std::vector<ByteRegex> texts;
+    for (const int32_t exponent : exponents) {
+      const ByteRegex signs = exponent < 0 ? sign('-')
+                              : exponent > 0
+                                  ? regexes_.Repeat(sign('+'), 0, 1)
+                                  : regexes_.Repeat(regexes_.Or(sign('+'), sign('-')), 0, 1);
+      const ByteRegex digits = regexes_.Concat(regexes_.Repeat(Text("0"), 0, 2),
+                                               Text(fmt::to_string(std::abs(exponent))));
+      texts.push_back(regexes_.Concat(signs, digits));
+    }
+    return regexes_.Concat(regexes_.Or(Text("e"), Text("E")), regexes_.Or(texts));
+  }
+
+  // The magnitudes from `low` to `high` as a digit, perhaps a fraction, and an exponent.
+  ByteRegex Scientific(const NumberRange& range) {
+    const Decimal zero;
+    static const Decimal kOne = *Decimal::Parse("1"), kTen = *Decimal::Parse("10");
+    std::map<ByteRegex, std::vector<int32_t>> exponents;  // by the mantissas
+    const bool has_zero = (!range.min.has_value() || *range.min < zero ||
+                           (*range.min == zero && !range.min_exclusive)) &&
+                          (!range.max.has_value() || *range.max > zero ||
+                           (*range.max == zero && !range.max_exclusive));
+    for (int32_t exponent = -kMaxScientificExponent; exponent <= kMaxScientificExponent;
+         ++exponent) {
+      if (has_zero) exponents[ZeroMantissa()].push_back(exponent);
+      if (range.integer && exponent < 0) continue;
+      ByteRegex mantissa = Mantissa(range.integer ? exponent : kMaxFractionDigits);
+      const auto limit = [&](const std::optional<Decimal>& bound, bool exclusive, bool above) {
+        if (!bound.has_value() || (above && *bound <= zero)) return;
+        if (*bound <= zero) {
+          mantissa = RegexSet::kNone;
+          return;
+        }
+        const Decimal scaled = bound->Scaled(-exponent);
+        // A bound outside of the decade leaves all of it or none.
+        const bool is_below = scaled < kOne, is_above = scaled >= kTen;
+        if (is_below || is_above) {
+          if (is_above == above) mantissa = RegexSet::kNone;
+          return;
+        }
+        ByteRegex side = above ? Above(scaled) : Below(scaled);
+        if (!exclusive) side = regexes_.Or(side, Equal(scaled));
+        mantissa = regexes_.And(mantissa, side);
+      };
+      limit(range.min, range.min_exclusive, true);
+      limit(range.max, range.max_exclusive, false);
+      if (mantissa != RegexSet::kNone) exponents[mantissa].push_back(exponent);
+    }
+    std::vector<ByteRegex> texts;
+    for (const auto& [mantissa, of] : exponents) {
+      texts.push_back(regexes_.Concat(mantissa, Exponents(of)));
+    }
+    return regexes_.Or(texts);
   }
 
   // Of the value; with longer fractions than All holds.
@@ -250,6 +325,12 @@ Decimal Decimal::Negated() const {
   return negated;
 }
 
+Decimal Decimal::Scaled(int64_t power) const {
+  Decimal scaled = *this;
+  if (!is_zero()) scaled.exponent_ += power;
+  return scaled;
+}
+
 std::string Decimal::IntegerDigits() const {
   std::string digits = digits_;
   if (exponent_ > 0) {
@@ -283,47 +364,49 @@ std::strong_ordering operator<=>(const Decimal& a, const Decimal& b) {
   return larger_if_more.digits_ <=> other.digits_;
 }
 
-ByteRegex NumberRegex(RegexSet& regexes, const NumberRange& range) {
+ByteRegex NumberRegex(RegexSet& regexes, const NumberRange& range, TextForm form) {
   Magnitudes magnitudes(regexes);
-  const ByteRegex all = magnitudes.All(range.integer);
-  // The magnitudes from `low` to `high`, which are where the range begins and ends on this side of
-  // zero.
-  const auto between = [&](const std::optional<Decimal>& low, bool low_exclusive,
-                           const std::optional<Decimal>& high, bool high_exclusive) {
+  const bool any = form == TextForm::kJsonAny;
+  const ByteRegex all =
+      range.integer && any ? magnitudes.WholeNumbers() : magnitudes.All(range.integer);
+  // The magnitudes in a range, which is what the whole one is on this side of zero.
+  const auto within = [&](const NumberRange& side) {
     ByteRegex regex = all;
     const Decimal zero;
-    if (high.has_value()) {
-      if (*high < zero || (*high == zero && high_exclusive)) return RegexSet::kNone;
-      ByteRegex side = magnitudes.Below(*high);
-      if (!high_exclusive) side = regexes.Or(side, magnitudes.Equal(*high));
-      regex = regexes.And(regex, side);
+    if (side.max.has_value()) {
+      if (*side.max < zero || (*side.max == zero && side.max_exclusive)) return RegexSet::kNone;
+      ByteRegex below = magnitudes.Below(*side.max);
+      if (!side.max_exclusive) below = regexes.Or(below, magnitudes.Equal(*side.max));
+      regex = regexes.And(regex, below);
     }
-    if (low.has_value() && *low >= zero) {
-      ByteRegex side = magnitudes.Above(*low);
-      if (!low_exclusive) side = regexes.Or(side, magnitudes.Equal(*low));
-      regex = regexes.And(regex, side);
+    if (side.min.has_value() && *side.min >= zero) {
+      ByteRegex above = magnitudes.Above(*side.min);
+      if (!side.min_exclusive) above = regexes.Or(above, magnitudes.Equal(*side.min));
+      regex = regexes.And(regex, above);
     }
-    return regex;
+    return any ? regexes.Or(regex, magnitudes.Scientific(side)) : regex;
   };
   const auto negated = [](const std::optional<Decimal>& bound) {
     return bound.has_value() ? std::optional(bound->Negated()) : std::nullopt;
   };
-  const ByteRegex plus = between(range.min, range.min_exclusive, range.max, range.max_exclusive);
-  const ByteRegex minus =
-      between(negated(range.max), range.max_exclusive, negated(range.min), range.min_exclusive);
+  const ByteRegex plus = within(range);
+  const ByteRegex minus = within({.min = negated(range.max),
+                                  .max = negated(range.min),
+                                  .min_exclusive = range.max_exclusive,
+                                  .max_exclusive = range.min_exclusive,
+                                  .integer = range.integer});
   const ByteRegex sign = magnitudes.Text("-");
   if (plus == minus) return regexes.Concat(regexes.Repeat(sign, 0, 1), plus);
   return regexes.Or(plus, regexes.Concat(sign, minus));
 }
 
-ByteRegex NumberEqualRegex(RegexSet& regexes, const Decimal& value) {
-  return NumberRegex(regexes, {.min = value, .max = value});
+ByteRegex NumberEqualRegex(RegexSet& regexes, const Decimal& value, TextForm form) {
+  return NumberRegex(regexes, {.min = value, .max = value}, form);
 }
 
-ByteRegex AnyNumberRegex(RegexSet& regexes, bool with_exponent) {
+ByteRegex AnyNumberRegex(RegexSet& regexes) {
   Magnitudes magnitudes(regexes);
   const ByteRegex number = NumberRegex(regexes, {});
-  if (!with_exponent) return number;
   static_assert(kMaxNumberExponent == 250);
   const ByteRegex up_to_limit = regexes.Or(std::array{
       magnitudes.Digits(1, 2), regexes.Concat(magnitudes.Digit('0', '1'), magnitudes.Digits(2, 2)),
@@ -339,20 +422,36 @@ ByteRegex AnyNumberRegex(RegexSet& regexes, bool with_exponent) {
   return regexes.Concat(number, regexes.Repeat(exponent, 0, 1));
 }
 
-std::optional<ByteRegex> MultipleRegex(RegexSet& regexes, const Decimal& of) {
-  constexpr int64_t kMaxModulus = 1'000'000;
-  const std::optional<int64_t> modulus =
-      SmallInteger(of.digits(), std::max<int64_t>(of.exponent(), 0));
-  const int64_t scale = std::max<int64_t>(-of.exponent(), 0);
-  if (of.is_zero() || of.is_negative() || !modulus.has_value() || *modulus > kMaxModulus ||
-      scale > kMaxFractionDigits) {
-    return std::nullopt;
-  }
-  const auto automaton = std::make_shared<MultipleAutomaton>(static_cast<int32_t>(*modulus),
-                                                             static_cast<int32_t>(scale));
+std::optional<ByteRegex> MultipleRegex(RegexSet& regexes, const Decimal& of, TextForm form) {
   Magnitudes magnitudes(regexes);
+  // The multiples of `divisor` among the magnitudes that an expression holds.
+  const auto among = [&](const Decimal& divisor, ByteRegex all) -> std::optional<ByteRegex> {
+    constexpr int64_t kMaxModulus = 1'000'000;
+    const std::optional<int64_t> modulus =
+        SmallInteger(divisor.digits(), std::max<int64_t>(divisor.exponent(), 0));
+    const int64_t scale = std::max<int64_t>(-divisor.exponent(), 0);
+    if (!modulus.has_value() || *modulus > kMaxModulus || scale > kMaxFractionDigits) {
+      return std::nullopt;
+    }
+    const auto automaton = std::make_shared<MultipleAutomaton>(static_cast<int32_t>(*modulus),
+                                                               static_cast<int32_t>(scale));
+    return regexes.And(all, regexes.StateOf(automaton, 0));
+  };
+  if (of.is_zero() || of.is_negative()) return std::nullopt;
+  const std::optional<ByteRegex> plain = among(of, magnitudes.All(false));
+  if (!plain.has_value()) return std::nullopt;
+  std::vector<ByteRegex> texts = {*plain};
+  const ByteRegex mantissas =
+      regexes.Or(magnitudes.Mantissa(kMaxFractionDigits), magnitudes.ZeroMantissa());
+  for (int32_t exponent = -kMaxScientificExponent;
+       form == TextForm::kJsonAny && exponent <= kMaxScientificExponent; ++exponent) {
+    const auto scaled = among(of.Scaled(-exponent), mantissas);
+    if (scaled.has_value()) {
+      texts.push_back(regexes.Concat(*scaled, magnitudes.Exponents({exponent})));
+    }
+  }
   const ByteRegex sign = regexes.Repeat(magnitudes.Text("-"), 0, 1);
-  return regexes.Concat(sign, regexes.And(magnitudes.All(false), regexes.StateOf(automaton, 0)));
+  return regexes.Concat(sign, regexes.Or(texts));
 }
 
 MultipleVerdict CheckMultiple(std::string_view json_number, const Decimal& of) {

@@ -1,8 +1,10 @@
 // JSON numbers by their values, as texts.
 //
-// What is generated for a number has at most kMaxIntegerDigits digits before the point and
-// kMaxFractionDigits behind it, so that no output lives on digits. Within these texts everything
-// here is exact: bounds and divisors are decimals, never binary floating point.
+// A number has at most kMaxIntegerDigits digits before the point and kMaxFractionDigits after it,
+// so that no output lives on digits. In the form kJsonAny it may also have one digit before the
+// point and an exponent from -kMaxScientificExponent to kMaxScientificExponent: 4e1, 1.5E+02.
+// Within these texts everything here is exact: bounds and divisors are decimals, never binary
+// floating point.
 #ifndef TLM_MODEL_CONSTRAINT_NUMBER_REGEX_H_
 #define TLM_MODEL_CONSTRAINT_NUMBER_REGEX_H_
 
@@ -13,12 +15,15 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "model/constraint/char_set.h"
 #include "model/constraint/regex_set.h"
 
 namespace tlm {
 
 inline constexpr int32_t kMaxIntegerDigits = 40;
 inline constexpr int32_t kMaxFractionDigits = 40;
+// All integers of kMaxIntegerDigits digits.
+inline constexpr int32_t kMaxScientificExponent = kMaxIntegerDigits - 1;
 // With it every text with an exponent is a normal double.
 inline constexpr int32_t kMaxNumberExponent = 250;
 
@@ -41,6 +46,8 @@ class Decimal {
   int64_t exponent() const { return exponent_; }
 
   Decimal Negated() const;
+  // Times 10^power.
+  Decimal Scaled(int64_t power) const;
   // Of the magnitude: the digits before the point ("0" if there are none) and those behind it,
   // without zeros at the end.
   std::string IntegerDigits() const;
@@ -58,19 +65,24 @@ class Decimal {
 struct NumberRange {
   std::optional<Decimal> min = std::nullopt, max = std::nullopt;
   bool min_exclusive = false, max_exclusive = false;
-  bool integer = false;  // texts without a fraction part only: 1, but not 1.0
+  // In kJson texts without a fraction part only: 1, but not 1.0; in kJsonAny all integers by value.
+  bool integer = false;
 };
 
-// The texts -?(0|[1-9][0-9]*)(\.[0-9]+)? of a value in the range. -0 is 0.
-ByteRegex NumberRegex(RegexSet& regexes, const NumberRange& range);
-// The texts of this form of exactly that value: 1, 1.0, 1.00, ...
-ByteRegex NumberEqualRegex(RegexSet& regexes, const Decimal& value);
-// All numbers of the form, or of JSON's whole grammar with exponents up to kMaxNumberExponent.
-ByteRegex AnyNumberRegex(RegexSet& regexes, bool with_exponent);
+// The texts -?(0|[1-9][0-9]*)(\.[0-9]+)? of a value in the range, in kJsonAny those with an
+// exponent, too. -0 is 0.
+ByteRegex NumberRegex(RegexSet& regexes, const NumberRange& range, TextForm form = TextForm::kJson);
+// The texts of the form of exactly that value: 1, 1.0, 1.00, ...
+ByteRegex NumberEqualRegex(RegexSet& regexes, const Decimal& value,
+                           TextForm form = TextForm::kJson);
+// All numbers of JSON's grammar with exponents up to kMaxNumberExponent.
+ByteRegex AnyNumberRegex(RegexSet& regexes);
 
-// The texts without exponent of multiples of `of` > 0. nullopt where the automaton could have too
-// many states: `of` is n / 10^k with n above 10^6 or k above kMaxFractionDigits.
-std::optional<ByteRegex> MultipleRegex(RegexSet& regexes, const Decimal& of);
+// The texts of multiples of `of` > 0, in kJsonAny those with an exponent, too. nullopt where the
+// automaton could have too many states: `of` is n / 10^k with n above 10^6 or k above
+// kMaxFractionDigits. For the same reason texts with some exponents are left out.
+std::optional<ByteRegex> MultipleRegex(RegexSet& regexes, const Decimal& of,
+                                       TextForm form = TextForm::kJson);
 
 // Whether a number is a multiple of another. Validators divide doubles and look for a fraction,
 // which is wrong for some decimals (4.35 of 0.01): there it depends on whom one asks.

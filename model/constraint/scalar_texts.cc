@@ -25,8 +25,7 @@ ScalarTexts::Numbers ScalarTexts::NumbersFor(Formula must, std::span<const Formu
     formulas_.CollectAtoms(formula, atoms);
     exact |= formula != about[0] || (formula != kTrue && !formulas_.IsPositive(formula));
   }
-  Numbers numbers = {.texts = AnyNumberRegex(regexes_, atoms.empty()),
-                     .disputed = DisputedStrings(must, outs)};
+  Numbers numbers = {.disputed = DisputedStrings(must, outs)};
   bool integers = false;
   for (const int32_t index : atoms) {
     const Atom& atom = formulas_.atom(index);
@@ -36,6 +35,9 @@ ScalarTexts::Numbers ScalarTexts::NumbersFor(Formula must, std::span<const Formu
     numbers.checked = true;
     if (numbers.multiples.size() < kMaxMultiples) numbers.multiples.push_back(index);
   }
+  // Without an atom no text needs to be compared.
+  numbers.texts = atoms.empty() ? AnyNumberRegex(regexes_)
+                                : NumberRegex(regexes_, {}, integers ? TextForm::kJson : form_);
   const ByteRegex digits =
       regexes_.Repeat(regexes_.Bytes(ByteSet::Range('0', '9')), 0, RegexSet::kUnbounded);
   const ByteRegex dot = regexes_.Literal(".");
@@ -113,7 +115,7 @@ ByteRegex ScalarTexts::Texts(Formula formula, const Numbers& numbers) {
 
 ByteRegex ScalarTexts::StringTexts(Formula formula) {
   const Formula string = formulas_.Restrict(formula, JsonKind::kString);
-  const ByteRegex any = AnyTextRegex(regexes_, TextForm::kJson);
+  const ByteRegex any = AnyTextRegex(regexes_, form_);
   if (string == kTrue) return any;
   const ByteRegex said =
       formulas_.ToRegex(string, regexes_, [&](int32_t atom) { return formulas_.atom(atom).regex; });

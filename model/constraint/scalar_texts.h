@@ -25,7 +25,8 @@ class ScalarTexts {
     ByteRegex disputed = RegexSet::kNone;
   };
 
-  ScalarTexts(FormulaSet& formulas, RegexSet& regexes) : formulas_(formulas), regexes_(regexes) {}
+  ScalarTexts(FormulaSet& formulas, RegexSet& regexes)
+      : formulas_(formulas), regexes_(regexes), form_(formulas.form()) {}
 
   // Strings of which it is disputed whether a formula is true: of `must` those it does not plainly
   // forbid.
@@ -41,11 +42,10 @@ class ScalarTexts {
 
  private:
   ByteRegex NumberTexts(Formula formula, const Numbers& numbers);
-  // Those of the atoms about strings in the formulas. Where `must` has no negations a string that
-  // is not in an atom's expression only lacks.
 
   FormulaSet& formulas_;
   RegexSet& regexes_;
+  const TextForm form_;
 };
 
 }  // namespace tlm

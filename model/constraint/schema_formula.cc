@@ -57,7 +57,8 @@ JsonKind Atom::type() const {
   }
 }
 
-FormulaSet::FormulaSet(size_t max_formulas) : max_formulas_(std::max<size_t>(max_formulas, 8)) {
+FormulaSet::FormulaSet(size_t max_formulas, TextForm form)
+    : max_formulas_(std::max<size_t>(max_formulas, 8)), form_(form) {
   nodes_.push_back({.kind = Kind::kFalse});
   nodes_.push_back({.kind = Kind::kTrue});
 }
@@ -410,12 +411,14 @@ Formula EqualTo(const JsonValue& value, FormulaSet& formulas, RegexSet& regexes)
     case JsonKind::kNumber: {
       const auto decimal = Decimal::Parse(value.text);
       add({.kind = Atom::Kind::kNumber,
-           .regex = decimal.ok() ? NumberEqualRegex(regexes, *decimal) : RegexSet::kNone});
+           .regex = decimal.ok() ? NumberEqualRegex(regexes, *decimal, formulas.form())
+                                 : RegexSet::kNone});
       break;
     }
     case JsonKind::kString:
       add({.kind = Atom::Kind::kString,
-           .regex = regexes.Literal(EncodeText(value.text, TextForm::kJson))});
+           .regex =
+               JsonTextRegex(regexes, EncodeText(value.text, TextForm::kJson), formulas.form())});
       break;
     case JsonKind::kArray: {
       ItemRule rule = {.others = kFalse};

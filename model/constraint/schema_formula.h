@@ -17,6 +17,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "model/constraint/budget.h"
+#include "model/constraint/char_set.h"
 #include "model/constraint/json_document.h"
 #include "model/constraint/number_regex.h"
 #include "model/constraint/regex_set.h"
@@ -90,8 +91,9 @@ class FormulaSet {
   enum class Kind : uint8_t { kFalse, kTrue, kAtom, kReference, kAnd, kOr, kOne };
 
   // At most so many formulas and atoms. Once there would be more, full() is true and new ones are
-  // kFalse.
-  explicit FormulaSet(size_t max_formulas);
+  // kFalse. `form`, kJson or kJsonAny: how the texts of strings and numbers are written that the
+  // expressions of atoms hold.
+  explicit FormulaSet(size_t max_formulas, TextForm form = TextForm::kJson);
 
   Formula Of(Atom atom);
   Formula OfTypes(uint32_t types);
@@ -148,6 +150,7 @@ class FormulaSet {
 
   // Of going through formulas. Without what it needs, full() is true.
   WorkMeter& meter() { return meter_; }
+  TextForm form() const { return form_; }
   size_t size() const { return nodes_.size() + atoms_.size(); }
   bool full() const { return full_; }
 
@@ -171,6 +174,7 @@ class FormulaSet {
   Formula RestrictNew(Formula formula, JsonKind type);
 
   const size_t max_formulas_;
+  const TextForm form_;
   WorkMeter meter_;
   bool full_ = false;
   int depth_ = 0;  // of references being followed

@@ -22,10 +22,13 @@
 namespace tlm {
 namespace {
 
-Formula Integers(FormulaSet& formulas, RegexSet& regexes) {
+// Whether 1.0 is an integer depends on whom one asks, in draft 4 on how it is written.
+Formula Integers(SchemaDraft draft, FormulaSet& formulas, RegexSet& regexes) {
+  const bool by_value = formulas.form() == TextForm::kJsonAny && draft != SchemaDraft::kDraft4;
   return formulas.Of({.kind = Atom::Kind::kNumber,
-                      .regex = NumberRegex(regexes, {.integer = true}),
-                      .integers = true});
+                      .regex = NumberRegex(regexes, {.integer = true},
+                                           by_value ? TextForm::kJsonAny : TextForm::kJson),
+                      .integers = !by_value});
 }
 
 // Whether the keywords about dependencies apply in a draft that does not define them: validators
@@ -41,6 +44,7 @@ class SchemaReader {
         formulas_(formulas),
         regexes_(regexes),
         budget_(budget),
+        form_(formulas.form()),
         first_reference_(formulas.num_references()) {}
 
   absl::StatusOr<Formula> ReadAll();
@@ -104,6 +108,7 @@ class SchemaReader {
   FormulaSet& formulas_;
   RegexSet& regexes_;
   Budget& budget_;
+  const TextForm form_;
   const int32_t first_reference_;  // number of the first reference that this reader makes
   bool has_other_drafts_ = false;
   absl::flat_hash_map<const JsonValue*, Formula> references_;
@@ -249,7 +254,7 @@ absl::Status SchemaReader::ReadTypes(Schema& schema) {
         any.push_back(formulas_.OfTypes(1u << (found - kNames.begin())));
       } else if (name.is_string() && name.text == "integer") {
         any.push_back(formulas_.And(formulas_.OfTypes(TypeBit(JsonKind::kNumber)),
-                                    Integers(formulas_, regexes_)));
+                                    Integers(index_.draft(), formulas_, regexes_)));
       } else {
         return Wrong(schema, "type", "names no type of JSON: " + Quoted(name.text));
       }
@@ -267,7 +272,7 @@ absl::Status SchemaReader::ReadTypes(Schema& schema) {
     for (const JsonValue& value : values->items) {
       TLM_RETURN_IF_ERROR(budget_.Spend(10, schema.place.pointer + "/enum"));
       if (value.is_string()) {
-        texts.push_back(regexes_.Literal(EncodeText(value.text, TextForm::kJson)));
+        texts.push_back(JsonTextRegex(regexes_, EncodeText(value.text, TextForm::kJson), form_));
       } else {
         any.push_back(EqualTo(value, formulas_, regexes_));
       }
@@ -306,7 +311,7 @@ absl::Status SchemaReader::ReadNumbers(Schema& schema) {
   const auto add = [&](const NumberRange& bounds) {
     if (!bounds.min && !bounds.max) return;
     schema.all.push_back(formulas_.Of({.kind = Atom::Kind::kNumber,
-                                       .regex = NumberRegex(regexes_, bounds),
+                                       .regex = NumberRegex(regexes_, bounds, form_),
                                        .exclusive = bounds.min_exclusive || bounds.max_exclusive}));
   };
   add(range);
@@ -321,7 +326,7 @@ absl::Status SchemaReader::ReadNumbers(Schema& schema) {
   }
   schema.all.push_back(
       formulas_.Of({.kind = Atom::Kind::kMultiple,
-                    .regex = MultipleRegex(regexes_, *divisor).value_or(RegexSet::kAny),
+                    .regex = MultipleRegex(regexes_, *divisor, form_).value_or(RegexSet::kAny),
                     .divisor = *divisor}));
   return absl::OkStatus();
 }
@@ -351,7 +356,7 @@ absl::StatusOr<ByteRegex> SchemaReader::ReadPattern(const Schema& schema, std::s
                                                     std::string_view pattern) {
   TLM_RETURN_IF_ERROR(budget_.Spend(50 + 2 * static_cast<int64_t>(pattern.size()),
                                     schema.place.pointer + "/" + std::string(keyword)));
-  auto regex = ParsePattern(regexes_, pattern, {.whole = false, .form = TextForm::kJson});
+  auto regex = ParsePattern(regexes_, pattern, {.whole = false, .form = form_});
   if (!regex.ok()) return At(schema, keyword, regex.status());
   return regex;
 }
@@ -367,7 +372,7 @@ absl::Status SchemaReader::ReadStrings(Schema& schema) {
     constexpr int64_t kMost = 1 << 20;
     if (bounds->first > kMost) return Wrong(schema, "minLength", "is above 1,048,576");
     add(TextLengthRegex(regexes_, bounds->first,
-                        bounds->second > kMost ? kNoMaxLength : bounds->second, TextForm::kJson));
+                        bounds->second > kMost ? kNoMaxLength : bounds->second, form_));
   }
   if (const JsonValue* pattern = schema.Find("pattern")) {
     if (!pattern->is_string()) return Wrong(schema, "pattern", "is not a string");
@@ -375,11 +380,11 @@ absl::Status SchemaReader::ReadStrings(Schema& schema) {
     add(regex);
   }
   if (const JsonValue* format = schema.Find("format"); format != nullptr && format->is_string()) {
-    if (const auto regex = FormatRegex(regexes_, format->text, TextForm::kJson)) {
-      schema.all.push_back(
-          formulas_.Of({.kind = Atom::Kind::kString,
-                        .regex = *regex,
-                        .disputed = DisputedFormatRegex(regexes_, format->text, TextForm::kJson)}));
+    if (const auto regex = FormatRegex(regexes_, format->text, form_)) {
+      schema.all.push_back(formulas_.Of(
+          {.kind = Atom::Kind::kString,
+           .regex = *regex,
+           .disputed = DisputedFormatRegex(regexes_, format->text, index_.draft(), form_)}));
     }
   }
   return absl::OkStatus();

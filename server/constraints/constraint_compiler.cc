@@ -54,6 +54,7 @@ std::string KeyOf(const ConstraintSpec& spec) {
   AppendNumber(static_cast<int>(spec.kind), key);
   AppendNumber(spec.json.compact, key);
   AppendNumber(spec.json.any_property_order, key);
+  AppendNumber(spec.json.any_escapes, key);
   AppendNumber(spec.token_budget.value_or(-1), key);
   AppendText(spec.text, key);
   AppendTexts(spec.choices, key);

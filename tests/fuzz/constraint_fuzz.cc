@@ -75,7 +75,9 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   spec.text = input.Part();
   const bool is_json = spec.text.starts_with('{');
   spec.kind = is_json ? tlm::ConstraintSpec::Kind::kJsonSchema : tlm::ConstraintSpec::Kind::kRegex;
-  spec.json = {.compact = (options & 1) != 0, .any_property_order = (options & 2) != 0};
+  spec.json = {.compact = (options & 1) != 0,
+               .any_property_order = (options & 2) != 0,
+               .any_escapes = (options & 4) != 0};
   const auto constraint = tlm::Constraint::Compile(spec, tlm::Tokens(), limits, nullptr);
   if (!constraint.ok()) {
     tlm::CheckRefusal(constraint.status());

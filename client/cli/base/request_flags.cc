@@ -89,6 +89,8 @@ ABSL_FLAG(std::string, structural_tag, "",
 ABSL_FLAG(bool, json_compact, false, "constrained JSON has no white space between its tokens");
 ABSL_FLAG(bool, json_any_order, false,
           "properties of constrained JSON come in any order, not in that of the schema");
+ABSL_FLAG(bool, json_any_escapes, false,
+          "constrained JSON may be written as by any program: \\u00e9, and 1.0 or 4e1 for integers");
 
 namespace tlm::cli {
 namespace {
@@ -191,12 +193,16 @@ absl::Status SetJsonOptions(v1::GenerateRequest* request) {
   if (absl::GetFlag(FLAGS_json_any_order)) {
     request->mutable_json()->set_property_order(v1::JSON_PROPERTY_ORDER_ANY);
   }
+  if (absl::GetFlag(FLAGS_json_any_escapes)) {
+    request->mutable_json()->set_escapes(v1::JSON_ESCAPES_ANY);
+  }
   if (!request->has_json() || request->has_json_schema() || request->json_object() ||
       request->has_structural_tag()) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      "--json_compact and --json_any_order need --json_schema, --json_object or --structural_tag");
+      "--json_compact, --json_any_order and --json_any_escapes need --json_schema, --json_object or "
+      "--structural_tag");
 }
 
 absl::Status CheckContradictions(const v1::GenerateRequest& request) {
@@ -271,7 +277,7 @@ absl::StatusOr<std::string> ReadFlagFile(std::string_view flag, const std::strin
 std::span<const std::string_view> ConstraintFlagNames() {
   static constexpr std::string_view kNames[] = {"json_schema",  "json_object",   "regex",
                                                 "grammar",      "choice",        "structural_tag",
-                                                "json_compact", "json_any_order"};
+                                                "json_compact", "json_any_order", "json_any_escapes"};
   return kNames;
 }
 

@@ -172,8 +172,13 @@ absl::StatusOr<JsonOptions> ConvertJsonOptions(const v1::JsonOptions& from) {
     return BadField("json.property_order", "is {}, which is no JsonPropertyOrder",
                     static_cast<int>(from.property_order()));
   }
+  if (!v1::JsonEscapes_IsValid(from.escapes())) {
+    return BadField("json.escapes", "is {}, which is no JsonEscapes",
+                    static_cast<int>(from.escapes()));
+  }
   options.compact = from.whitespace() == v1::JSON_WHITESPACE_COMPACT;
   options.any_property_order = from.property_order() == v1::JSON_PROPERTY_ORDER_ANY;
+  options.any_escapes = from.escapes() == v1::JSON_ESCAPES_ANY;
   return options;
 }
 

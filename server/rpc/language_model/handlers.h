@@ -63,7 +63,7 @@ absl::Status Detokenize(const v1::DetokenizeRequest& request, const ServedModel&
                         const IsCancelled& cancelled, v1::DetokenizeResponse& response);
 
 // Grows with every addition to tlm.v1 that a client may want to test for.
-inline constexpr uint32_t kApiRevision = 11;
+inline constexpr uint32_t kApiRevision = 12;
 
 // ModelInfo: the model, its exact size, and every limit; from `model` alone, without the engine.
 // NOT_FOUND for another model's name, INVALID_ARGUMENT for a `flops` query that is too long.

@@ -58,6 +58,7 @@ v1::GenerateRequest RequestOf(int i) {
   if (i % 7 == 3) {
     AskInChat(i, &request);
   } else if (i % 5 == 2) {
+    if (i % 2 == 1) request.mutable_json()->set_escapes(v1::JSON_ESCAPES_ANY);
     request.set_json_schema(
         R"({"type": "array", "minItems": 4, "items": {"type": "object", "properties": {"key_of_it":
             {"type": "string", "maxLength": 20}, "number_of_it": {"type": "integer"}},

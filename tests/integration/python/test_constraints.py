@@ -10,7 +10,7 @@ import grpc
 from support import ServerTest, details_of, output_of, request, Answer
 
 from google.rpc import error_details_pb2
-from tlm.v1 import common_pb2, generate_pb2, model_info_pb2
+from tlm.v1 import common_pb2, generate_pb2, model_info_pb2, verify_pb2
 
 SCHEMA = json.dumps({
     "type": "object",
@@ -169,6 +169,34 @@ class ConstraintsTest(ServerTest):
                                   lambda: self.model.Generate(asked, timeout=60))
         violation, = details_of(error, error_details_pb2.BadRequest).field_violations
         self.assertTrue(violation.field.startswith("resume.generated_token_ids["))
+
+    def test_documents_of_other_writers_are_continued_and_verified(self):
+        schema = json.dumps({"type": "object", "properties": {
+            "name": {"type": "string", "maxLength": 6}, "count": {"type": "integer", "maximum": 50},
+            "kind": {"enum": ["\u00e9t\u00e9", "hiver"]}},
+            "required": ["name", "count", "kind"], "additionalProperties": False})
+        any_escapes = generate_pb2.JsonOptions(escapes=generate_pb2.JSON_ESCAPES_ANY)
+        for text in (r'{"name": "\u00e9\u006e\/", "count": 4e1, "k', r'{"\u006eame": "", "count": 1.0',
+                     '{"name": "a", "count": -4.0E+01, "kind": "\\u00e9'):
+            for options, allowed in ((generate_pb2.JsonOptions(), False), (any_escapes, True)):
+                asked = self.constrained(json_schema=schema, json=options)
+                asked.resume.fingerprint = self.generate(asked).started.fingerprint
+                asked.resume.generated_token_ids.extend(self.tokenize(text))
+                if not allowed:
+                    self.assert_fails(grpc.StatusCode.INVALID_ARGUMENT,
+                                      lambda: self.model.Generate(asked, timeout=60))
+                    continue
+                document = json.loads(text + self.generate(asked).text)
+                self.assertIn(document["kind"], ("\u00e9t\u00e9", "hiver"))
+                self.assertEqual(document["count"], int(document["count"]))
+        for seed in range(6):
+            asked = self.constrained(seed, json_schema=schema, json=any_escapes)
+            answer = self.generate(asked)
+            self.assertLessEqual(len(json.loads(answer.text)["name"]), 6)
+            asked.sampling.seed = answer.started.effective.seed
+            response = self.model.Verify(verify_pb2.VerifyRequest(
+                request=asked, claimed_token_ids=answer.ids, fingerprint=answer.started.fingerprint))
+            self.assertTrue(response.verified, response)
 
     def test_hostile_constraints_disturb_nobody(self):
         quiet = request(temperature=1, seed=5, max_new_tokens=200)

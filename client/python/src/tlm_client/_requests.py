@@ -32,6 +32,7 @@ _WHITESPACE = {"printed": messages.JSON_WHITESPACE_PRINTED,
                "compact": messages.JSON_WHITESPACE_COMPACT}
 _PROPERTY_ORDERS = {"schema": messages.JSON_PROPERTY_ORDER_SCHEMA,
                     "any": messages.JSON_PROPERTY_ORDER_ANY}
+_ESCAPES = {"fewest": messages.JSON_ESCAPES_FEWEST, "any": messages.JSON_ESCAPES_ANY}
 _LOGPROBS_MODES = {"raw": messages.LOGPROBS_MODE_RAW, "processed": messages.LOGPROBS_MODE_PROCESSED}
 _TOOL_MODES = {"auto": messages.ChatInput.ToolChoice.AUTO,
                "none": messages.ChatInput.ToolChoice.NONE,
@@ -145,6 +146,8 @@ def _with_options(request: messages.GenerateRequest, options: Mapping[str, Any],
             request.json.whitespace = _one_of(name, value, _WHITESPACE)
         elif name == "json_property_order":
             request.json.property_order = _one_of(name, value, _PROPERTY_ORDERS)
+        elif name == "json_escapes":
+            request.json.escapes = _one_of(name, value, _ESCAPES)
         elif name == "resume_from":
             _set_resume_point(request, value)
         else:

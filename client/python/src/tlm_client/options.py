@@ -114,6 +114,9 @@ class GenerateOptions(RequestOptions, total=False):
         Literal["printed", "compact"], "The white space of constrained JSON. Default printed."]
     json_property_order: Annotated[
         Literal["schema", "any"], "The order of properties in constrained JSON. Default schema."]
+    json_escapes: Annotated[
+        Literal["fewest", "any"],
+        "How constrained JSON is written: each string in one way, or as by any program. Default fewest."]
     # The prompt.
     add_special_tokens: bool | None
     truncate_prompt_tokens: int | None

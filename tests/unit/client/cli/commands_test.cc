@@ -86,6 +86,9 @@ TEST_F(CommandsTest, GenerateSendsConstraints) {
   ASSERT_EQ(Run({"generate", "p", "--json_object", "--json_any_order"}), kSuccess) << err_.str();
   EXPECT_TRUE(server_.last_generate().json_object());
   EXPECT_EQ(server_.last_generate().json().property_order(), v1::JSON_PROPERTY_ORDER_ANY);
+  EXPECT_EQ(server_.last_generate().json().escapes(), v1::JSON_ESCAPES_UNSPECIFIED);
+  ASSERT_EQ(Run({"generate", "p", "--json_object", "--json_any_escapes"}), kSuccess) << err_.str();
+  EXPECT_EQ(server_.last_generate().json().escapes(), v1::JSON_ESCAPES_ANY);
   ASSERT_EQ(Run({"generate", "p", "--regex=[a-z]{1,2}"}), kSuccess) << err_.str();
   EXPECT_EQ(server_.last_generate().regex(), "[a-z]{1,2}");
   EXPECT_FALSE(server_.last_generate().has_json());
@@ -111,8 +114,9 @@ TEST_F(CommandsTest, GenerateRefusesConstraintsOnOneLine) {
       {{"--json_object", "--regex=a"}, "--json_object and --regex exclude each other"},
       {{"--choice=a", "--json_schema=s", "--grammar=g"},
        "--json_schema and --grammar and --choice exclude each other"},
-      {{"--regex=a", "--json_compact"}, "--json_compact and --json_any_order need --json_schema"},
-      {{"--json_any_order"}, "--json_compact and --json_any_order need --json_schema"},
+      {{"--regex=a", "--json_compact"}, "--json_any_escapes need --json_schema"},
+      {{"--json_any_order"}, "--json_any_escapes need --json_schema"},
+      {{"--json_any_escapes"}, "--json_any_escapes need --json_schema"},
       {{"--json_schema=/no/such/file"}, "--json_schema: /no/such/file: cannot be read"},
       {{"--json_schema={\xff}"}, "byte 0xff at offset 1"},
       {{"--grammar=" + FileWith("\xff")}, "byte 0xff at offset 0"},

@@ -1,5 +1,6 @@
 #include "model/constraint/json_schema.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -32,6 +33,47 @@ bool Allows(std::string_view schema, std::string_view text, const JsonOptions& o
   return recognizer.ok() && Takes(**recognizer, text);
 }
 
+// Writes a JSON text as some other program might: escapes that are not needed, integers with a
+// fraction of zeros or an exponent.
+class OtherWriter : public RandomSchemas {
+ public:
+  std::string Write(const Json& value) {
+    if (value.is_string()) return Quoted(value.get<std::string>());
+    if (value.is_number_integer() && value != 0) {
+      const std::string text = value.dump();
+      switch (Draw(4)) {
+        case 0:
+          return text + (Draw(2) == 0 ? ".0" : ".000");
+        case 1:
+          return text + (Draw(2) == 0 ? "e0" : "E+00");
+        case 2:
+          return text + ".0e-0";
+        default:
+          return text;
+      }
+    }
+    if (!value.is_structured()) return value.dump();
+    std::string text;
+    for (const auto& [name, item] : value.items()) {
+      if (!text.empty()) text += ", ";
+      text += (value.is_object() ? Quoted(name) + ": " : "") + Write(item);
+    }
+    return value.is_object() ? "{" + text + "}" : "[" + text + "]";
+  }
+
+ private:
+  std::string Quoted(const std::string& text) {
+    std::string quoted = "\"";
+    for (const char c : text) {
+      const auto code = static_cast<unsigned>(c);
+      quoted += Draw(3) == 0   ? fmt::format("\\u{:04x}", code)
+                : Draw(2) == 0 ? fmt::format("\\u{:04X}", code)
+                               : std::string(1, c);
+    }
+    return quoted + "\"";
+  }
+};
+
 class RandomSchemaTest : public ::testing::Test, protected RandomSchemas {
  protected:
   // Compares what the recognizer takes with the definition, for values of every type. How many are
@@ -63,6 +105,29 @@ TEST_F(RandomSchemaTest, TakesWhatTheDefinitionSays) {
   EXPECT_GT(valid, 10'000);
 }
 
+// With any spelling, a text of any writer is taken exactly where the value is valid: names, texts
+// that patterns and lengths bound, items that must differ, numbers in ranges.
+TEST_F(RandomSchemaTest, AnySpellingOfAValue) {
+  OtherWriter writer;
+  int valid = 0, other_texts = 0;
+  for (int i = 0; i < 700; ++i) {
+    const Json schema = Schema(2);
+    const auto recognizer =
+        Compile(schema.dump(), {.any_property_order = true, .any_escapes = true});
+    if (!recognizer.ok()) continue;
+    for (int j = 0; j < 12; ++j) {
+      const Json value = Value(2);
+      const std::string text = writer.Write(value);
+      const bool is = SchemaDefinition::Is(schema, value);
+      EXPECT_EQ(Takes(**recognizer, text), is) << schema << "\n" << text;
+      valid += is ? 1 : 0;
+      other_texts += is && text != value.dump() ? 1 : 0;
+    }
+  }
+  EXPECT_GT(valid, 2'000);
+  EXPECT_GT(other_texts, 300);
+}
+
 // A keyword about one type is true of values of all others, where they are denied, too.
 TEST_F(RandomSchemaTest, EveryKeywordWithinEveryOperator) {
   for (int keyword = 0; keyword < kKeywords; ++keyword) {
@@ -89,7 +154,7 @@ TEST_F(RandomSchemaTest, WalksEndInWhatTheDefinitionSays) {
   int whole = 0, stuck = 0;
   for (int i = 0; i < 2000; ++i) {
     const Json schema = Schema(2);
-    const auto recognizer = Compile(schema.dump(), {.compact = true});
+    const auto recognizer = Compile(schema.dump(), {.compact = true, .any_escapes = i % 3 == 0});
     if (!recognizer.ok()) continue;
     std::string text;
     Recognizer::State state = (*recognizer)->start();
@@ -135,6 +200,55 @@ TEST(JsonSchemaTest, BlanksAreThoseOfPrinters) {
        {" {}", "{} ", "{ }", "{\n}", "{\"a\" : []}", "{\"a\":  []}", "{\"a\":\n[]}",
         "{\n\n\"a\": []}", "{\"a\": [1 , 2]}", "{\n         \"a\": []}", "{\r\n\"a\": []}"}) {
     EXPECT_FALSE(Allows(kSchema, text)) << text;
+  }
+}
+
+TEST(JsonSchemaTest, Spellings) {
+  const struct {
+    std::string_view schema, text;
+    bool allowed;
+  } kCases[] = {
+      {R"({"const": "é"})", R"("\u00e9")", true},
+      {R"({"const": "é"})", R"("\u00E9")", true},
+      {R"({"const": "é"})", R"("\u00e8")", false},
+      {R"({"const": "a/b"})", R"("\u0061\/b")", true},
+      {R"({"const": "\n"})", R"("\u000a")", true},
+      {R"({"const": "😀"})", R"("\ud83d\uDE00")", true},
+      {R"({"const": "😀"})", R"("\ud83d")", false},
+      {R"({"type": "string"})", R"("\ude00")", false},
+      {R"({"type": "string"})", R"("\ud83d\u0061")", false},
+      {R"({"type": "string"})", R"("\a")", false},
+      {R"({"maxLength": 2, "minLength": 2})", R"("\ud83d\ude00\u0062")", true},
+      {R"({"maxLength": 1})", R"("\ud83d\ude00\u0062")", false},
+      {R"({"pattern": "^[à-ü]+$"})", R"("\u00e9é")", true},
+      {R"({"pattern": "^[à-ü]+$"})", R"("\u0065")", false},
+      {R"({"format": "date"})", R"("2024\u002d02-29")", true},
+      {R"({"properties": {"é": {"type": "null"}}})", R"({"\u00e9": 1})", false},
+      {R"({"properties": {"é": {"type": "null"}}})", R"({"\u00e9": null})", true},
+      {R"({"type": "object"})", R"({"é": 1, "\u00e9": 2})", false},
+      {R"({"uniqueItems": true})", R"(["é", "\u00e9"])", false},
+      {R"({"uniqueItems": true})", R"([4e1, 40])", false},
+      {R"({"type": "integer"})", "1.0", true},
+      {R"({"type": "integer"})", "4e1", true},
+      {R"({"type": "integer"})", "1.5e1", true},
+      {R"({"type": "integer"})", "1.5", false},
+      {R"({"type": "integer"})", "1.5e0", false},
+      {R"({"type": "integer"})", "1e-1", false},
+      {R"({"type": "integer", "minimum": 40, "maximum": 50})", "4e1", true},
+      {R"({"type": "integer", "minimum": 41, "maximum": 50})", "4e1", false},
+      {R"({"type": "integer", "minimum": -400})", "-4.0E+02", true},
+      {R"({"multipleOf": 5})", "4e1", true},
+      {R"({"multipleOf": 7})", "4e1", false},
+      {R"({"enum": [40]})", "4.0e1", true},
+      {R"({"not": {"type": "integer"}})", "4e1", false},
+      {R"({"not": {"type": "integer"}})", "1.0", false},
+      {R"({"$schema": "http://json-schema.org/draft-04/schema#", "type": "integer"})", "1.0",
+       false},
+  };
+  for (const auto& test : kCases) {
+    EXPECT_EQ(Allows(test.schema, test.text, {.any_escapes = true}), test.allowed)
+        << test.schema << ": " << test.text;
+    EXPECT_FALSE(Allows(test.schema, test.text)) << test.schema << ": " << test.text;
   }
 }
 
@@ -263,7 +377,7 @@ TEST(JsonSchemaTest, WrongSchemasAreNamed) {
   const struct {
     std::string_view schema, message;
   } kWrong[] = {
-      {"", "not JSON"},
+      {"", "not valid JSON"},
       {"[]", "neither an object nor a boolean"},
       {R"({"type": "int"})", "type at the root: names no type of JSON: 'int'"},
       {R"({"properties": {"a": {"items": 3}}})", "at /properties/a/items"},
@@ -353,6 +467,14 @@ TEST(JsonSchemaTest, DisputedFormats) {
       {R"({"not": {"properties": {"a": {"format": "email"}}}, "required": ["a"], "type": "object"})",
        R"({"a": "b"})", true},
       {R"({"not": {"format": "ipv4"}})", R"("1.2.3.999")", true},
+      {R"({"not": {"format": "date"}})", R"("a")", true},
+      {R"({"$schema": "http://json-schema.org/draft-06/schema#", "anyOf": [
+          {"not": {"format": "date"}}, {"type": "null"}]})",
+       R"("a")", false},
+      {R"({"$schema": "http://json-schema.org/draft-06/schema#", "format": "date"})",
+       R"("2024-02-29")", true},
+      {R"({"$schema": "http://json-schema.org/draft-07/schema#", "not": {"format": "date"}})",
+       R"("a")", true},
       {R"({"propertyNames": {"not": {"format": "hostname"}}, "type": "object"})", R"({"xn--b": 1})",
        false},
   };

@@ -129,7 +129,7 @@ TEST_F(NumberRegexTest, DigitsEndSomewhere) {
   EXPECT_TRUE(Holds(any, "-" + nines + "." + zeros));
   EXPECT_FALSE(Holds(any, nines + "9"));
   EXPECT_FALSE(Holds(any, "1." + zeros + "0"));
-  EXPECT_EQ(any, AnyNumberRegex(regexes_, false));
+  EXPECT_EQ(any, NumberRegex(regexes_, {}));
   // Bounds beyond all texts, and behind their last digits.
   EXPECT_TRUE(Holds(NumberRegex(regexes_, {.max = Parse("1e300")}), nines));
   RegexDfa none(regexes_, NumberRegex(regexes_, {.min = Parse("1e300")}), 10'000);
@@ -156,7 +156,7 @@ TEST_F(NumberRegexTest, EqualsHoldEveryTextOfTheValue) {
 }
 
 TEST_F(NumberRegexTest, AllTextsWithExponentsAreFiniteDoubles) {
-  const ByteRegex any = AnyNumberRegex(regexes_, true);
+  const ByteRegex any = AnyNumberRegex(regexes_);
   for (const char* text : {"0e0", "-1.5E+05", "1e250", "1e-250", "1e007", "12"}) {
     EXPECT_TRUE(Holds(any, text)) << text;
   }
@@ -170,6 +170,58 @@ TEST_F(NumberRegexTest, AllTextsWithExponentsAreFiniteDoubles) {
   const std::string least = "0." + std::string(kMaxFractionDigits - 1, '0') + "1e-250";
   EXPECT_TRUE(Holds(any, least));
   EXPECT_TRUE(std::isnormal(std::strtod(least.c_str(), nullptr)));
+}
+
+// A digit, perhaps a fraction, and an exponent: exact by value, as texts without exponent are.
+TEST_F(NumberRegexTest, ScientificTextsAreInARangeByTheirValue) {
+  std::mt19937 random(7);
+  const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  const auto scientific = [&] {
+    const int digit = below(10);
+    std::string text = fmt::format("{}{}", below(3) == 0 ? "-" : "", digit);
+    if (below(2) == 0) {
+      text += fmt::format(".{}{}", digit == 0 ? 0 : below(100), below(2) == 0 ? "0" : "");
+    }
+    return text + fmt::format("{}{}{}{}", below(2) == 0 ? "e" : "E",
+                              below(3) == 0   ? "-"
+                              : below(2) == 0 ? "+"
+                                              : "",
+                              below(3) == 0 ? "0" : "", below(4));
+  };
+  for (int round = 0; round < 300; ++round) {
+    NumberRange range = {
+        .min_exclusive = below(2) == 0, .max_exclusive = below(2) == 0, .integer = below(3) == 0};
+    if (below(4) != 0) range.min = Parse(below(2) == 0 ? RandomNumber() : scientific());
+    if (below(4) != 0) range.max = Parse(below(2) == 0 ? RandomNumber() : scientific());
+    const ByteRegex regex = NumberRegex(regexes_, range, TextForm::kJsonAny);
+    for (int i = 0; i < 100; ++i) {
+      const std::string text = below(3) == 0 ? RandomNumber() : scientific();
+      const Decimal value = Parse(text);
+      const bool above =
+          !range.min || (range.min_exclusive ? value > *range.min : value >= *range.min);
+      const bool under =
+          !range.max || (range.max_exclusive ? value < *range.max : value <= *range.max);
+      ASSERT_EQ(Holds(regex, text), above && under && (!range.integer || value.is_integer()))
+          << text << " " << round;
+    }
+    const Decimal divisor = Parse(fmt::format("{}e{}", 1 + below(60), below(3) - 1));
+    const ByteRegex multiples = *MultipleRegex(regexes_, divisor, TextForm::kJsonAny);
+    for (int i = 0; i < 50; ++i) {
+      const std::string text = scientific();
+      if (text.find('-', 1) != text.npos) continue;  // some of these are left out
+      const auto verdict = CheckMultiple(text, divisor);
+      if (verdict == MultipleVerdict::kDisputed) continue;
+      ASSERT_EQ(Holds(multiples, text), verdict == MultipleVerdict::kYes) << text;
+    }
+  }
+  const ByteRegex all = NumberRegex(regexes_, {}, TextForm::kJsonAny);
+  for (const char* text : {"9.9e39", "1e-39", "0e0", "0.00E+00", "4e1", "4.0e001"}) {
+    EXPECT_TRUE(Holds(all, text)) << text;
+    EXPECT_FALSE(Holds(NumberRegex(regexes_, {}), text)) << text;
+  }
+  for (const char* text : {"1e40", "40e1", "00e1", "1.e1", "1e", "1e+", "e1", "1e0001"}) {
+    EXPECT_FALSE(Holds(all, text)) << text;
+  }
 }
 
 TEST_F(NumberRegexTest, MultiplesAreExact) {

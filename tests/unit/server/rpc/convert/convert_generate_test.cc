@@ -234,6 +234,12 @@ INSTANTIATE_TEST_SUITE_P(
                r.mutable_json()->set_property_order(static_cast<v1::JsonPropertyOrder>(9));
              },
              "json.property_order"},
+        Case{"UnknownEscapes",
+             [](R& r) {
+               r.set_json_object(true);
+               r.mutable_json()->set_escapes(static_cast<v1::JsonEscapes>(9));
+             },
+             "json.escapes"},
         Case{"NoRegions", [](R& r) { r.mutable_structural_tag()->add_triggers("<"); },
              "structural_tag.regions"},
         Case{"NoTriggers", [](R& r) { r.mutable_structural_tag()->add_regions(); },
@@ -360,6 +366,9 @@ TEST(ConvertGenerateTest, ConstraintsReachTheCall) {
   EXPECT_EQ(call->constraint->spec.text, "{\"type\": \"object\"}");
   EXPECT_TRUE(call->constraint->spec.json.compact);
   EXPECT_TRUE(call->constraint->spec.json.any_property_order);
+  EXPECT_FALSE(call->constraint->spec.json.any_escapes);
+  request.mutable_json()->set_escapes(v1::JSON_ESCAPES_ANY);
+  EXPECT_TRUE(Convert(request)->constraint->spec.json.any_escapes);
   request.clear_json();
   request.mutable_choices()->add_choices("yes");
   call = Convert(request);
