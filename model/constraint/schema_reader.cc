@@ -31,8 +31,9 @@ Formula Integers(SchemaDraft draft, FormulaSet& formulas, RegexSet& regexes) {
                       .integers = !by_value});
 }
 
-// Whether the keywords about dependencies apply in a draft that does not define them: validators
-// disagree (a compatibility option of some, unknown keywords to others).
+// Whether rules of another draft apply: the keywords about dependencies where the draft does not
+// define them (a compatibility option of some validators, unknown keywords to others), and in
+// 2019-09 that `contains` evaluates items.
 enum class OtherDrafts { kApply, kIgnore };
 
 class SchemaReader {
@@ -531,16 +532,20 @@ absl::Status SchemaReader::ReadUnevaluated(Schema& schema, UnevaluatedKind kind)
   const JsonValue* rest = schema.Find(keyword);
   if (rest == nullptr || index_.draft() < SchemaDraft::k2019) return absl::OkStatus();
   TLM_ASSIGN_OR_RETURN(const Formula others, ReadChild(schema, *rest, "/" + std::string(keyword)));
+  const bool disputed = kind == UnevaluatedKind::kItems && index_.draft() == SchemaDraft::k2019;
+  has_other_drafts_ |= disputed;
   const auto read = [this](const Place& place) { return Read(place); };
   const auto read_pattern = [this](const Place& place, std::string_view pattern) {
     return ReadPattern({place, {}}, "patternProperties", pattern);
   };
-  const auto formula = tlm::ReadUnevaluated(schema.place, kind, others,
-                                            {.index = index_,
-                                             .formulas = formulas_,
-                                             .budget = budget_,
-                                             .read = read,
-                                             .read_pattern = read_pattern});
+  const auto formula =
+      tlm::ReadUnevaluated(schema.place, kind, others,
+                           {.index = index_,
+                            .formulas = formulas_,
+                            .budget = budget_,
+                            .contains_evaluates = !disputed || other_drafts_ == OtherDrafts::kApply,
+                            .read = read,
+                            .read_pattern = read_pattern});
   if (!formula.ok()) return At(schema, keyword, formula.status());
   schema.all.push_back(*formula);
   return absl::OkStatus();

@@ -96,7 +96,7 @@ absl::StatusOr<Evaluated> EvaluationReader::ReadAdjacentItems(const Place& schem
   if (first != nullptr) here.first_items = first->items.size();
   here.all = others != nullptr;
   if (const JsonValue* contains = schema.value->Find("contains");
-      contains != nullptr && context_.index.draft() == SchemaDraft::k2020) {
+      contains != nullptr && context_.contains_evaluates) {
     TLM_ASSIGN_OR_RETURN(const Formula item,
                          context_.read(ChildOf(schema, *contains, "/contains")));
     here.matching_items.push_back(item);

@@ -22,6 +22,7 @@ struct UnevaluatedContext {
   const SchemaIndex& index;
   FormulaSet& formulas;
   Budget& budget;
+  bool contains_evaluates;  // items that match `contains`; 2020-12 says so
   // The values that the schema at a place allows.
   absl::FunctionRef<absl::StatusOr<Formula>(const Place&)> read;
   // The names that a pattern of `patternProperties` of the schema at a place matches.

@@ -1,12 +1,15 @@
-"""Documents drawn through Generate under JSON Schemas, each checked by the package jsonschema."""
+"""Documents drawn through Generate under JSON Schemas, each checked by the package jsonschema; and
+random schemas and values, judged by it and by another, jsonschema-rs."""
 
 import collections
 import concurrent.futures
 import json
 import os
 import pathlib
+import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 import unittest
 
@@ -20,10 +23,12 @@ if not in_venv.make(PACKAGES, pathlib.Path(__file__).with_name("requirements.txt
 sys.path += map(str, PACKAGES.glob("lib/python3*/site-packages"))
 
 import jsonschema  # noqa: E402
+import jsonschema_rs  # noqa: E402
 
 from json_schemas import SCHEMAS  # noqa: E402
+from random_schemas import DRAFTS, RandomSchemas  # noqa: E402
 from support import ServerTest  # noqa: E402
-from tlm_server import SOURCE_DIR, TlmServer  # noqa: E402
+from tlm_server import BIN_DIR, SOURCE_DIR, TlmServer  # noqa: E402
 
 from tlm.v1 import common_pb2, generate_pb2  # noqa: E402
 
@@ -34,6 +39,9 @@ STRIDE = 16
 OUTPUTS = 16  # of a call, the most that it may have
 CALLS = 24  # at a time
 MAX_NEW_TOKENS = 220
+RANDOM_SCHEMAS = int(os.environ.get("TLM_RANDOM_SCHEMAS", "10000"))
+SEED = os.environ.get("TLM_SCHEMA_SEED", "1")
+VALUES = 14  # of a random schema
 # Texts of the real schemas have no limit, and these models do not know what to write: so they end
 # them sooner.
 ENDS = {'"': 4.0, "}": 2.0, "]": 2.0}
@@ -59,6 +67,14 @@ def why_wrong(validator, text):
         return f"is not JSON: {error}"
     error = next(validator.iter_errors(document), None)
     return None if error is None else error.message
+
+
+def is_valid(validator, value):
+    """None where the package fails, as on "items": false beside unevaluatedItems in 2019-09."""
+    try:
+        return validator.is_valid(value)
+    except TypeError:
+        return None
 
 
 class Tally:
@@ -163,6 +179,53 @@ class JsonSchemaTest(ServerTest):
         tally = self.draw_all(schemas, 1, 1, True, logit_bias=bias)
         self.assertEqual(tally.wrong, [])
         self.assertGreater(tally.valid, len(schemas) / 2)
+
+    def random_cases(self, count):
+        """Random schemas of all drafts, each with values that both packages judge alike."""
+        for draft in DRAFTS:
+            schemas = RandomSchemas(SEED, draft)
+            for _ in range(count // len(DRAFTS)):
+                schema = schemas.document()
+                validator = validator_of(schema)
+                other = jsonschema_rs.validator_for(schema, validate_formats=True)
+                verdicts = [(value, is_valid(validator, value), other.is_valid(value))
+                            for value in schemas.values(VALUES)]
+                yield {"schema": schema, "tests": [
+                    {"data": value, "valid": first} for value, first, second in verdicts
+                    if first == second]}
+
+    def test_random_schemas_take_what_both_packages_take(self):
+        with tempfile.TemporaryDirectory(prefix="tlm-schemas-") as folder:
+            cases = list(self.random_cases(RANDOM_SCHEMAS))
+            pathlib.Path(folder, "cases.json").write_text(json.dumps(cases), encoding="utf-8")
+            result = pathlib.Path(folder, "result")
+            subprocess.run([BIN_DIR.parent / "benchmarks" / "mask_bench", "--property_order=any",
+                            f"--tokenizer={SOURCE_DIR}/model/demo", f"--schemas={folder}",
+                            f"--json={result}"], stdout=subprocess.DEVNULL, check=False)
+            report = json.loads(result.read_text(encoding="utf-8"))
+        wrong = {verdict: [(cases[int(case["name"].split("#")[1])]["schema"], document["text"])
+                           for case in report["results"] for document in case.get("wrong", ())
+                           if document["valid"] != verdict] for verdict in (True, False)}
+        # Also where no value is valid, or the constraint would be too large.
+        refused = {name: number for name, number in report["refusals"].items()
+                   if "unsatisfiable" not in name}
+        print(f"\n{report['schemas']} schemas, {report['documents']} documents, of "
+              f"{RANDOM_SCHEMAS * VALUES} those that both packages judge alike; "
+              f"{report['refused_schemas']} schemas refused, other than as unsatisfiable: "
+              f"{refused}; accepted and invalid: {len(wrong[True])}, rejected and valid: "
+              f"{len(wrong[False])}", flush=True)
+        self.assertEqual(wrong[True], [])
+        # In 2019-09 these validators count items that match `contains` as evaluated.
+        self.assertLess(len(wrong[False]), report["documents"] / 1000, wrong[False])
+        self.assertLess(sum(refused.values()), RANDOM_SCHEMAS / 50, refused)
+        self.assertGreater(report["documents"], RANDOM_SCHEMAS * VALUES * 0.9)
+
+    def test_documents_of_random_schemas(self):
+        schemas = {f"{SEED} {i}": case["schema"]
+                   for i, case in enumerate(self.random_cases(len(DRAFTS) * 40))}
+        tally = self.draw_all(schemas, 1, 2, True)
+        self.assertEqual(tally.wrong, [])
+        self.assertGreater(tally.valid, len(schemas))
 
 
 if __name__ == "__main__":

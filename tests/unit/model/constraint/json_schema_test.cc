@@ -366,6 +366,15 @@ TEST(JsonSchemaTest, DependenciesOfOtherDrafts) {
   EXPECT_FALSE(Allows(kNew, R"({"a": 1})"));
   EXPECT_EQ(std::string(Compile(R"({"not": {"dependencies": {"a": ["b"]}}})").status().message()),
             "the schema is unsatisfiable: no value is valid");
+  // In 2019-09 `contains` evaluates no items, but to some.
+  constexpr std::string_view kContains =
+      R"("$schema": "https://json-schema.org/draft/2019-09/schema",
+    "contains": {"type": "null"}, "unevaluatedItems": false)";
+  for (const std::string_view text : {"[null]", "[null, 1]"}) {
+    EXPECT_FALSE(Allows(fmt::format("{{{}}}", kContains), text)) << text;
+  }
+  EXPECT_FALSE(Allows(fmt::format(R"({{"not": {{{}}}}})", kContains), "[null]"));
+  EXPECT_TRUE(Allows(fmt::format(R"({{"not": {{{}}}}})", kContains), "[null, 1]"));
   constexpr std::string_view kOld = R"({"$schema": "http://json-schema.org/draft-07/schema#",
     "oneOf": [{"type": "object"}, {"dependentRequired": {"a": ["b"]}, "type": "object"},
               {"$ref": "#/definitions/n"}], "definitions": {"n": {"type": "null"}}})";
