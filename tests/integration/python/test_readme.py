@@ -79,6 +79,7 @@ PRINTED = ["SERVING", "perplexity", "preemptions", '"guest":', "verified: ", "sn
 # The blocks name fixed ports: a network of their own, with a loopback device, keeps these free.
 ISOLATED = ["unshare", "--net", "--mount", "--map-root-user"]
 LOOPBACK_UP = "ip link set lo up"
+SECONDS = 600  # for all blocks; they take half a minute of processor time
 LANGUAGES = {"bash", "sh", "python", "console", "json", "yaml"}
 # What tests/run.sh does not install, and a command that tells whether it is there.
 OPTIONAL = {"ruby": "ruby -e \"require 'grpc'\" && command -v grpc_ruby_plugin",
@@ -200,7 +201,9 @@ class ReadmeTest(unittest.TestCase):
                                      env=environment, stdin=subprocess.DEVNULL, stdout=output,
                                      stderr=output, start_new_session=True, umask=0o022)
             try:
-                status = shell.wait(250)
+                status = shell.wait(SECONDS)
+            except subprocess.TimeoutExpired:
+                status = f"not within {SECONDS} s"
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(shell.pid, signal.SIGKILL)  # and the servers in its background
