@@ -33,47 +33,6 @@ bool Allows(std::string_view schema, std::string_view text, const JsonOptions& o
   return recognizer.ok() && Takes(**recognizer, text);
 }
 
-// Writes a JSON text as some other program might: escapes that are not needed, integers with a
-// fraction of zeros or an exponent.
-class OtherWriter : public RandomSchemas {
- public:
-  std::string Write(const Json& value) {
-    if (value.is_string()) return Quoted(value.get<std::string>());
-    if (value.is_number_integer() && value != 0) {
-      const std::string text = value.dump();
-      switch (Draw(4)) {
-        case 0:
-          return text + (Draw(2) == 0 ? ".0" : ".000");
-        case 1:
-          return text + (Draw(2) == 0 ? "e0" : "E+00");
-        case 2:
-          return text + ".0e-0";
-        default:
-          return text;
-      }
-    }
-    if (!value.is_structured()) return value.dump();
-    std::string text;
-    for (const auto& [name, item] : value.items()) {
-      if (!text.empty()) text += ", ";
-      text += (value.is_object() ? Quoted(name) + ": " : "") + Write(item);
-    }
-    return value.is_object() ? "{" + text + "}" : "[" + text + "]";
-  }
-
- private:
-  std::string Quoted(const std::string& text) {
-    std::string quoted = "\"";
-    for (const char c : text) {
-      const auto code = static_cast<unsigned>(c);
-      quoted += Draw(3) == 0   ? fmt::format("\\u{:04x}", code)
-                : Draw(2) == 0 ? fmt::format("\\u{:04X}", code)
-                               : std::string(1, c);
-    }
-    return quoted + "\"";
-  }
-};
-
 class RandomSchemaTest : public ::testing::Test, protected RandomSchemas {
  protected:
   // Compares what the recognizer takes with the definition, for values of every type. How many are

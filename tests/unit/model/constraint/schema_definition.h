@@ -1,6 +1,8 @@
-// What JSON Schema says, value by value, and schemas and values to ask about.
+// What JSON Schema says, value by value; schemas and values to ask about, and a writer of values.
 #ifndef TLM_TESTS_UNIT_MODEL_CONSTRAINT_SCHEMA_DEFINITION_H_
 #define TLM_TESTS_UNIT_MODEL_CONSTRAINT_SCHEMA_DEFINITION_H_
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -325,6 +327,47 @@ class RandomSchemas {
 
  private:
   std::mt19937 random_{42};
+};
+
+// Writes a JSON text as some other program might: escapes that are not needed, integers with a
+// fraction of zeros or an exponent.
+class OtherWriter : public RandomSchemas {
+ public:
+  std::string Write(const Json& value) {
+    if (value.is_string()) return Quoted(value.get<std::string>());
+    if (value.is_number_integer() && value != 0) {
+      const std::string text = value.dump();
+      switch (Draw(4)) {
+        case 0:
+          return text + (Draw(2) == 0 ? ".0" : ".000");
+        case 1:
+          return text + (Draw(2) == 0 ? "e0" : "E+00");
+        case 2:
+          return text + ".0e-0";
+        default:
+          return text;
+      }
+    }
+    if (!value.is_structured()) return value.dump();
+    std::string text;
+    for (const auto& [name, item] : value.items()) {
+      if (!text.empty()) text += ", ";
+      text += (value.is_object() ? Quoted(name) + ": " : "") + Write(item);
+    }
+    return value.is_object() ? "{" + text + "}" : "[" + text + "]";
+  }
+
+ private:
+  std::string Quoted(const std::string& text) {
+    std::string quoted = "\"";
+    for (const char c : text) {
+      const auto code = static_cast<unsigned>(c);
+      quoted += Draw(3) == 0   ? fmt::format("\\u{:04x}", code)
+                : Draw(2) == 0 ? fmt::format("\\u{:04X}", code)
+                               : std::string(1, c);
+    }
+    return quoted + "\"";
+  }
 };
 
 }  // namespace tlm
