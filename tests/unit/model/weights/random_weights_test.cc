@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "model/base/float16.h"
+#include "model/base/message_text.h"
 #include "model/weights/name_map.h"
 
 namespace tlm {
@@ -274,7 +275,7 @@ TEST(RandomWeightsTest, RefusesWhatCannotFitBeforeTakingIt) {
   const absl::Status status = RandomWeights::Create(config, DType::kF32, 0).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr(std::to_string(RandomWeights::BytesFor(config, DType::kF32))));
+              HasSubstr(HumanBytes(RandomWeights::BytesFor(config, DType::kF32))));
 }
 
 TEST(RandomWeightsTest, ReservedOnesAreGeneratedWhenAcquired) {

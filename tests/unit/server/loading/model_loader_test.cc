@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "model/accounting/parameters.h"
+#include "model/base/message_text.h"
 #include "model/config/config_reader.h"
 #include "model/weights/checkpoint.h"
 #include "model/weights/name_map.h"
@@ -422,7 +423,8 @@ TEST(ModelLoaderTest, RefusesAModelThatCannotFit) {
   if (loaded.ok()) GTEST_SKIP() << "this machine has room for 32 billion parameters, twice";
   EXPECT_EQ(loaded.status().code(), absl::StatusCode::kResourceExhausted);
   // Matrices and vectors in float32.
-  EXPECT_THAT(std::string(loaded.status().message()), HasSubstr(std::to_string(32762123264 * 4)));
+  EXPECT_THAT(std::string(loaded.status().message()),
+              HasSubstr(HumanBytes(32762123264 * 4) + " for weights"));
 }
 
 TEST(ModelLoaderTest, NamesWhatIsWrongInOneLine) {
