@@ -220,7 +220,7 @@ TEST_F(BadModelTest, ContextBeyondTheModels) {
 }
 
 TEST_F(BadModelTest, KvCacheTooSmall) {
-  ExpectFailure("--kv_cache_bytes is 1024", {"--kv_cache_bytes=1KiB"});
+  ExpectFailure("--kv_cache_bytes is 1.00 KiB", {"--kv_cache_bytes=1KiB"});
 }
 
 TEST_F(BadModelTest, CudaIsNotBuilt) { ExpectFailure("cuda", {"--backend=cuda"}); }
