@@ -179,7 +179,7 @@ class RefusalTest(ServerTest):
 
     def test_schemas(self):
         for schema, *words in (
-                ("{", "not JSON", "line 1"),
+                ("{", "not valid JSON", "line 1"),
                 ('{"type": "strin"}', "type", "strin"),
                 ('{"$ref": "#/$defs/x"}', "$ref", "#/$defs/x", "no place in the document"),
                 ('{"$ref": "https://example.com/s.json"}', "$ref", "https://example.com/s.json",
