@@ -41,7 +41,7 @@ CALLS = 24  # at a time
 MAX_NEW_TOKENS = 220
 RANDOM_SCHEMAS = int(os.environ.get("TLM_RANDOM_SCHEMAS", "10000"))
 SEED = os.environ.get("TLM_SCHEMA_SEED", "1")
-VALUES = 14  # of a random schema
+VALUES = 10  # of a random schema
 # Texts of the real schemas have no limit, and these models do not know what to write: so they end
 # them sooner.
 ENDS = {'"': 4.0, "}": 2.0, "]": 2.0}
