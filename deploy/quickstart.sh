@@ -52,7 +52,7 @@ say "1/5 packages"
 kind=build
 [ "$mode" != openai ] || kind=openai
 [ -n "${TLM_BIN_DIR:-}" ] || deploy/install_packages.sh "$kind"
-say "2/5 build (the first time about 3 minutes on four cores)"
+say "2/5 build (the first time about 5 minutes on four cores)"
 # The CUDA module takes longer to compile than all the rest.
 cuda=OFF
 [ ! -e /dev/nvidiactl ] || cuda=AUTO
