@@ -53,7 +53,7 @@ kind=build
 [ "$mode" != openai ] || kind=openai
 [ -n "${TLM_BIN_DIR:-}" ] || deploy/install_packages.sh "$kind"
 say "2/5 build (the first time about 5 minutes on four cores)"
-# The CUDA module takes longer to compile than all the rest.
+# The CUDA module takes minutes to compile, and needs a GPU.
 cuda=OFF
 [ ! -e /dev/nvidiactl ] || cuda=AUTO
 [ -n "${TLM_BIN_DIR:-}" ] || TLM_CMAKE_OPTIONS="-DTLM_TESTS=OFF -DTLM_CUDA=$cuda" deploy/build.sh release

@@ -89,8 +89,9 @@ ABSL_FLAG(std::string, structural_tag, "",
 ABSL_FLAG(bool, json_compact, false, "constrained JSON has no white space between its tokens");
 ABSL_FLAG(bool, json_any_order, false,
           "properties of constrained JSON come in any order, not in that of the schema");
-ABSL_FLAG(bool, json_any_escapes, false,
-          "constrained JSON may be written as by any program: \\u00e9, and 1.0 or 4e1 for integers");
+ABSL_FLAG(
+    bool, json_any_escapes, false,
+    "constrained JSON may be written as by any program: \\u00e9, and 1.0 or 4e1 for integers");
 
 namespace tlm::cli {
 namespace {
@@ -201,7 +202,8 @@ absl::Status SetJsonOptions(v1::GenerateRequest* request) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      "--json_compact, --json_any_order and --json_any_escapes need --json_schema, --json_object or "
+      "--json_compact, --json_any_order and --json_any_escapes need --json_schema, --json_object "
+      "or "
       "--structural_tag");
 }
 
@@ -275,9 +277,9 @@ absl::StatusOr<std::string> ReadFlagFile(std::string_view flag, const std::strin
 }
 
 std::span<const std::string_view> ConstraintFlagNames() {
-  static constexpr std::string_view kNames[] = {"json_schema",  "json_object",   "regex",
-                                                "grammar",      "choice",        "structural_tag",
-                                                "json_compact", "json_any_order", "json_any_escapes"};
+  static constexpr std::string_view kNames[] = {
+      "json_schema",    "json_object",  "regex",          "grammar",         "choice",
+      "structural_tag", "json_compact", "json_any_order", "json_any_escapes"};
   return kNames;
 }
 
