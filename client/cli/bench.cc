@@ -45,7 +45,7 @@ namespace {
 
 // Defaults of the flags.
 constexpr uint32_t kCallers = 8;
-constexpr uint32_t kMostInFlight = 1024;
+constexpr uint32_t kMaxInFlight = 1024;
 constexpr uint32_t kPromptTokens = 128;
 constexpr uint32_t kNewTokens = 64;
 constexpr absl::Duration kDuration = absl::Seconds(10);
@@ -69,7 +69,7 @@ absl::Status ReadLoad(BenchOptions* options) {
         fmt::format("--rate is {}, the range is (0, {:.0f}]", *rate, kMaxRate));
   }
   const uint32_t concurrency =
-      absl::GetFlag(FLAGS_concurrency).value_or(rate ? kMostInFlight : kCallers);
+      absl::GetFlag(FLAGS_concurrency).value_or(rate ? kMaxInFlight : kCallers);
   options->load.rate = rate;
   options->load.concurrency = concurrency;
   options->connections = absl::GetFlag(FLAGS_connections);

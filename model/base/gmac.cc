@@ -24,9 +24,9 @@ Gmac::Gmac()
 Gmac::~Gmac() { EVP_CIPHER_CTX_free(context_); }
 
 void Gmac::Append(std::string_view bytes) {
-  constexpr size_t kMostAtOnce = size_t{1} << 30;  // lengths are ints there
+  constexpr size_t kMaxAtOnce = size_t{1} << 30;  // lengths are ints there
   while (ok_ && !bytes.empty()) {
-    const size_t count = std::min(bytes.size(), kMostAtOnce);
+    const size_t count = std::min(bytes.size(), kMaxAtOnce);
     int taken = 0;
     ok_ = EVP_EncryptUpdate(context_, nullptr, &taken,
                             reinterpret_cast<const unsigned char*>(bytes.data()),

@@ -262,10 +262,10 @@ class RegionReader::Impl {
  private:
   enum class Place {
     kStart,
-    kBehindReasoning,  // or behind text before a call
-    kBehindArguments,
-    kBehindCall,
-    kBehindCalls,
+    kAfterReasoning,  // or behind text before a call
+    kAfterArguments,
+    kAfterCall,
+    kAfterCalls,
     kReasoning,
     kText,
     kPreamble,  // text that has an end
@@ -275,9 +275,9 @@ class RegionReader::Impl {
   // Markers are looked for from here on.
   void Go(Place place);
   // The same, behind a marker: line breaks that follow belong to it.
-  void GoBehindMarker(Place place) {
+  void PassMarker(Place place) {
     Go(place);
-    behind_marker_ = takes_line_breaks_;
+    after_marker_ = takes_line_breaks_;
   }
   void LookFor(Marker::Kind kind, std::string_view literal);
   void LookForCall(std::string_view before);
@@ -311,7 +311,7 @@ class RegionReader::Impl {
   Place place_ = Place::kStart;
   std::vector<Marker> markers_;        // that may stand here
   std::array<bool, 256> begins_ = {};  // one of them, or the line breaks before it
-  bool behind_marker_ = false;         // line breaks belong to the marker
+  bool after_marker_ = false;          // line breaks belong to the marker
   std::string held_;                   // line breaks, then the beginning of a marker
   size_t breaks_ = 0;                  // in held_
   std::string again_;                  // to be read
@@ -331,7 +331,7 @@ RegionReader::Impl::Impl(RegionPlan plan)
       tools_(plan_.format.tools != nullptr ? *plan_.format.tools : ToolFormat{}),
       takes_line_breaks_(reasoning_.takes_line_breaks) {
   if (plan_.begins_in_reasoning) {
-    GoBehindMarker(Place::kReasoning);
+    PassMarker(Place::kReasoning);
   } else {
     Go(Place::kStart);
   }
@@ -342,7 +342,7 @@ RegionReader::Impl::Impl(RegionPlan plan)
 void RegionReader::Impl::Go(Place place) {
   using Kind = Marker::Kind;
   place_ = place;
-  behind_marker_ = false;
+  after_marker_ = false;
   markers_.clear();
   const bool anywhere = tools_.place == ToolFormat::Place::kAnywhere;
   switch (place) {
@@ -351,18 +351,18 @@ void RegionReader::Impl::Go(Place place) {
       LookForParts();
       LookForCall(tools_.begin);
       break;
-    case Place::kBehindReasoning:
+    case Place::kAfterReasoning:
       LookForParts();
       LookForCall(tools_.begin);
       break;
-    case Place::kBehindArguments:
+    case Place::kAfterArguments:
       markers_.push_back({Kind::kCallEnd, std::string(tools_.after_arguments)});
       break;
-    case Place::kBehindCall:
+    case Place::kAfterCall:
       if (tools_.parallel) LookForCall(tools_.between);
       LookFor(Kind::kCallsEnd, tools_.end);
       [[fallthrough]];
-    case Place::kBehindCalls:
+    case Place::kAfterCalls:
       LookForParts();
       if (anywhere) LookForCall(tools_.begin);
       break;
@@ -411,7 +411,7 @@ void RegionReader::Impl::Append(std::string_view text, std::vector<RegionEvent>&
   events_ = &events;
   first_event_ = events.size();
   while (!text.empty()) {
-    if (IsText() && held_.empty() && !behind_marker_) {
+    if (IsText() && held_.empty() && !after_marker_) {
       const auto found = std::ranges::find_if(
           text, [this](char byte) { return begins_[static_cast<uint8_t>(byte)]; });
       const auto size = static_cast<size_t>(found - text.begin());
@@ -428,7 +428,7 @@ void RegionReader::Impl::Append(std::string_view text, std::vector<RegionEvent>&
 void RegionReader::Impl::End(std::vector<RegionEvent>& events) {
   events_ = &events;
   first_event_ = events.size();
-  if (place_ == Place::kBehindArguments) {
+  if (place_ == Place::kAfterArguments) {
     AddMarker(std::exchange(held_, {}));
   }
   while (!held_.empty()) {
@@ -447,8 +447,8 @@ void RegionReader::Impl::ReadAll() {
 
 void RegionReader::Impl::Read(char byte) {
   if (place_ == Place::kArguments) return ReadArguments(byte);
-  if (behind_marker_ && byte == '\n') return AddMarker("\n");
-  behind_marker_ = false;
+  if (after_marker_ && byte == '\n') return AddMarker("\n");
+  after_marker_ = false;
   held_ += byte;
   if (byte == '\n' && held_.size() == breaks_ + 1 && takes_line_breaks_ && IsText() &&
       !markers_.empty()) {
@@ -487,20 +487,20 @@ void RegionReader::Impl::Find(Marker::Kind kind, const std::string& name) {
   breaks_ = 0;
   switch (kind) {
     case Marker::Kind::kReasoning:
-      return GoBehindMarker(Place::kReasoning);
+      return PassMarker(Place::kReasoning);
     case Marker::Kind::kReasoningEnd:
     case Marker::Kind::kPreambleEnd:
-      return GoBehindMarker(Place::kBehindReasoning);
+      return PassMarker(Place::kAfterReasoning);
     case Marker::Kind::kText:
-      return GoBehindMarker(Place::kText);
+      return PassMarker(Place::kText);
     case Marker::Kind::kPreamble:
-      return GoBehindMarker(Place::kPreamble);
+      return PassMarker(Place::kPreamble);
     case Marker::Kind::kCall:
       return BeginCall(name);
     case Marker::Kind::kCallEnd:
-      return GoBehindMarker(Place::kBehindCall);
+      return PassMarker(Place::kAfterCall);
     case Marker::Kind::kCallsEnd:
-      return GoBehindMarker(Place::kBehindCalls);
+      return PassMarker(Place::kAfterCalls);
   }
 }
 
@@ -529,8 +529,8 @@ void RegionReader::Impl::ReadArguments(char byte) {
   AddDelta({&byte, 1}, json);
   if (!arguments_->complete()) return;
   Finish(true);
-  if (tools_.after_arguments.empty()) return GoBehindMarker(Place::kBehindCall);
-  Go(Place::kBehindArguments);
+  if (tools_.after_arguments.empty()) return PassMarker(Place::kAfterCall);
+  Go(Place::kAfterArguments);
 }
 
 // ---- Events

@@ -22,8 +22,8 @@ class TokenTrie;
 struct JsonOptions {
   bool compact = false;             // no white space between tokens of JSON
   bool any_property_order = false;  // else as the schema lists them
-  // Strings with any escapes, and integers with a fraction of zeros or an exponent; else each string
-  // is written in one way (TextForm::kJson), and integers are digits.
+  // Strings with any escapes, and integers with a fraction of zeros or an exponent; else each
+  // string is written in one way (TextForm::kJson), and integers are digits.
   bool any_escapes = false;
 };
 
@@ -129,7 +129,7 @@ class ConstraintMatcher {
     std::optional<int32_t> forced;
   };
 
-  // `position` is that of the first token (PositionBehind the prompt).
+  // `position` is that of the first token (PositionAfter the prompt).
   explicit ConstraintMatcher(std::shared_ptr<Constraint> constraint,
                              TextPosition position = TextPosition::kContinuesText);
 

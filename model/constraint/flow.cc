@@ -40,10 +40,10 @@ bool IsSpecialMark(char byte) { return byte == kSpecialTokenMark; }
 
 // Whether it is UTF-8 but for marks, each of which has a text behind it.
 bool IsMarkedUtf8(std::string_view text) {
-  for (bool behind_mark = false;; behind_mark = true) {
+  for (bool after_mark = false;; after_mark = true) {
     const size_t mark = text.find(kSpecialTokenMark);
     const std::string_view piece = text.substr(0, mark);
-    if (!IsValidUtf8(piece) || (behind_mark && piece.empty())) return false;
+    if (!IsValidUtf8(piece) || (after_mark && piece.empty())) return false;
     if (mark == text.npos) return true;
     text.remove_prefix(mark + 1);
   }

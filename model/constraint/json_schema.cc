@@ -263,12 +263,12 @@ Recognizer::State JsonRecognizer::Blank(Position position, uint8_t byte) {
   const bool outside = position.frame < 0 || position.place == Place::kNamed;
   if (options_.compact || outside) return kDead;
   const Frame& inside = frame(position.frame);
-  const bool behind_colon = position.place == Place::kValue;
+  const bool after_colon = position.place == Place::kValue;
   if (position.place == Place::kAfter && !shapes_.CanClose(inside.shape)) return kDead;
   if (position.place == Place::kOpened && !MayGoOn(position.frame)) return kDead;
   if (position.blanks == 0 && byte == ' ') {
     position.blanks = 1;
-  } else if (position.blanks == 0 && byte == '\n' && !behind_colon) {
+  } else if (position.blanks == 0 && byte == '\n' && !after_colon) {
     position.blanks = 2;
   } else if (position.blanks >= 2 && byte != '\n' &&
              position.blanks < 2 + kBlanksPerLevel * inside.depth) {

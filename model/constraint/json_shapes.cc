@@ -288,7 +288,7 @@ void JsonShapes::DecideChild(Data& data, const Child& child, const Outcome& outc
   Decide(data, [&](int32_t index) {
     const Atom& atom = formulas_.atom(index);
     if (Holds(violated, index) || (atom.kind == Kind::kUnique && repeated)) return kFalse;
-    if (atom.kind == Kind::kProperties && !MayFailBehind(data, atom, data.next_order - 1)) {
+    if (atom.kind == Kind::kProperties && !MayFailAfter(data, atom, data.next_order - 1)) {
       return kTrue;
     }
     if (atom.kind != Kind::kRequired) return formulas_.Of(atom);
@@ -301,7 +301,7 @@ void JsonShapes::DecideChild(Data& data, const Child& child, const Outcome& outc
 
 // Whether the value of a property that comes later may still be against the atom: one that it
 // names, behind the one at `order`, or one that it does not name.
-bool JsonShapes::MayFailBehind(const Data& data, const Atom& atom, int32_t order) {
+bool JsonShapes::MayFailAfter(const Data& data, const Atom& atom, int32_t order) {
   const PropertyRule& rule = *atom.properties;
   if (any_order_ || rule.others != kTrue || !rule.patterns.empty()) return true;
   const auto [last, is_new] = last_named_.try_emplace({data.names, atom.properties.get()}, -1);
@@ -480,7 +480,7 @@ Formula JsonShapes::RelaxForName(const Data& data, int32_t index, bool negated,
   switch (atom.kind) {
     case Kind::kProperties:
       if (!negated) return SaidOfName(atom, name);
-      return MayFailBehind(data, atom, name.order) ? kTrue : formulas_.Not(SaidOfName(atom, name));
+      return MayFailAfter(data, atom, name.order) ? kTrue : formulas_.Not(SaidOfName(atom, name));
     case Kind::kNames:
       return negated ? kTrue : SaidOfName(atom, name);
     case Kind::kRequired: {

@@ -172,7 +172,7 @@ class JsonShapes {
   bool CloseWith(const Data& data, Formula formula);
   static int64_t ContainedIn(const Data& data, int32_t atom);
   int32_t OrderOf(const Data& data, const std::string& name) const;
-  bool MayFailBehind(const Data& data, const Atom& atom, int32_t order);
+  bool MayFailAfter(const Data& data, const Atom& atom, int32_t order);
   std::vector<int32_t> AtomsOf(const Data& data) const;
   int32_t NamesOf(const Data& data);
   void Decide(Data& data, absl::FunctionRef<Formula(int32_t atom)> value);

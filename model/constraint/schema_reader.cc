@@ -370,10 +370,10 @@ absl::Status SchemaReader::ReadStrings(Schema& schema) {
   if (bounds && bounds->first > bounds->second) {
     add(RegexSet::kNone);  // no string is that long and that short
   } else if (bounds) {
-    constexpr int64_t kMost = 1 << 20;
-    if (bounds->first > kMost) return Wrong(schema, "minLength", "is above 1,048,576");
+    constexpr int64_t kMax = 1 << 20;
+    if (bounds->first > kMax) return Wrong(schema, "minLength", "is above 1,048,576");
     add(TextLengthRegex(regexes_, bounds->first,
-                        bounds->second > kMost ? kNoMaxLength : bounds->second, form_));
+                        bounds->second > kMax ? kNoMaxLength : bounds->second, form_));
   }
   if (const JsonValue* pattern = schema.Find("pattern")) {
     if (!pattern->is_string()) return Wrong(schema, "pattern", "is not a string");

@@ -251,9 +251,9 @@ std::vector<int32_t> TokenTrie::Encode(std::string_view text) const {
   if (tokenizer_ == nullptr || text.empty() || !IsValidUtf8(text)) return {};
   // The tokenizer may put a space before a text. It is then that of the text itself, or one before
   // a line's end that is put there for it.
-  std::string behind_line("\n");
-  behind_line += text;
-  for (const std::string_view written : {text, text.substr(1), std::string_view(behind_line)}) {
+  std::string after_line("\n");
+  after_line += text;
+  for (const std::string_view written : {text, text.substr(1), std::string_view(after_line)}) {
     const auto ids =
         tokenizer_->Encode(written, {.add_special_tokens = false, .parse_special = false});
     if (!ids.ok()) continue;

@@ -263,11 +263,11 @@ class Lexer {
   absl::Status LexNumber() {
     size_t length = CountDigits(0);
     const size_t whole = length;
-    const bool behind_dot = position_ > 0 && source_[position_ - 1] == '.';  // as in users.0.name
-    if (!behind_dot && Peek(length) == '.' && IsDigitByte(Peek(length + 1))) {
+    const bool after_dot = position_ > 0 && source_[position_ - 1] == '.';  // as in users.0.name
+    if (!after_dot && Peek(length) == '.' && IsDigitByte(Peek(length + 1))) {
       length += 1 + CountDigits(length + 1);
     }
-    if (!behind_dot && (Peek(length) | 0x20) == 'e') {
+    if (!after_dot && (Peek(length) | 0x20) == 'e') {
       const size_t sign = Peek(length + 1) == '+' || Peek(length + 1) == '-' ? 1 : 0;
       const size_t digits = CountDigits(length + 1 + sign);
       if (digits > 0) length += 1 + sign + digits;

@@ -60,11 +60,11 @@ TLM_FP8_FUNCTION uint32_t Fp8BitsOf(float value) {
 // The scale's byte, by the largest of the row's magnitudes as bits of float32 (without the sign).
 // Bits order like magnitudes, infinity and NaN above all.
 TLM_FP8_FUNCTION uint8_t Fp8ScaleOf(uint32_t largest_bits) {
-  constexpr uint32_t kLeast = static_cast<uint32_t>(kFp8MinExponent) + kFp8ScaleBias;
-  constexpr uint32_t kMost = kFp8MaxExponent + kFp8ScaleBias;
+  constexpr uint32_t kMin = static_cast<uint32_t>(kFp8MinExponent) + kFp8ScaleBias;
+  constexpr uint32_t kMax = kFp8MaxExponent + kFp8ScaleBias;
   const uint32_t exponent = largest_bits >> 23;  // biased as the scale is
-  if (exponent < kLeast + 7) return static_cast<uint8_t>(kLeast);
-  return static_cast<uint8_t>(exponent > kMost + 7 ? kMost : exponent - 7);
+  if (exponent < kMin + 7) return static_cast<uint8_t>(kMin);
+  return static_cast<uint8_t>(exponent > kMax + 7 ? kMax : exponent - 7);
 }
 
 // 2^E, and 2^-E. Of bytes that Fp8ScaleOf returns.

@@ -70,7 +70,7 @@ std::string StreamDecoder::Flush() {
   return text;
 }
 
-TextPosition PositionBehind(const Tokenizer& tokenizer, std::span<const int32_t> ids) {
+TextPosition PositionAfter(const Tokenizer& tokenizer, std::span<const int32_t> ids) {
   const bool has_text = std::any_of(ids.begin(), ids.end(), [&](int32_t id) {
     return tokenizer.HasToken(id) && !tokenizer.IsSpecial(id);
   });

@@ -25,7 +25,7 @@ enum class TextPosition { kBeginsText, kContinuesText };
 // the ids. Not thread-safe; streams with decoders of their own may share a tokenizer.
 class StreamDecoder {
  public:
-  // `tokenizer` must outlive the decoder. Generated tokens continue their prompt: PositionBehind
+  // `tokenizer` must outlive the decoder. Generated tokens continue their prompt: PositionAfter
   // says whether there was any text in it.
   explicit StreamDecoder(const Tokenizer* tokenizer, bool skip_special_tokens = true,
                          TextPosition position = TextPosition::kContinuesText);
@@ -54,7 +54,7 @@ class StreamDecoder {
 };
 
 // Where the tokens stand that follow `ids`: kBeginsText when these are all special or no tokens.
-TextPosition PositionBehind(const Tokenizer& tokenizer, std::span<const int32_t> ids);
+TextPosition PositionAfter(const Tokenizer& tokenizer, std::span<const int32_t> ids);
 
 }  // namespace tlm
 

@@ -54,7 +54,7 @@ absl::StatusOr<TokenDecoder> TokenDecoder::Create(const std::vector<TokenDecoder
 }
 
 absl::Status TokenDecoder::Add(const TokenDecoderStep& step) {
-  if (is_fused_) return AddBehindFuse(step);
+  if (is_fused_) return AddAfterFuse(step);
   if (step.kind == TokenDecoderStep::kFuse) {
     is_fused_ = true;
     return absl::OkStatus();
@@ -75,7 +75,7 @@ absl::Status TokenDecoder::Add(const TokenDecoderStep& step) {
 }
 
 // Here a step sees the whole text, which a stream does not have.
-absl::Status TokenDecoder::AddBehindFuse(const TokenDecoderStep& step) {
+absl::Status TokenDecoder::AddAfterFuse(const TokenDecoderStep& step) {
   if (step.kind == TokenDecoderStep::kFuse) return absl::OkStatus();
   if (step.kind != TokenDecoderStep::kStrip || step.stop != 0 || max_stripped_ != 0) {
     return Unimplemented(

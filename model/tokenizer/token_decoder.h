@@ -76,7 +76,7 @@ class TokenDecoder {
   };
 
   absl::Status Add(const TokenDecoderStep& step);
-  absl::Status AddBehindFuse(const TokenDecoderStep& step);
+  absl::Status AddAfterFuse(const TokenDecoderStep& step);
 
   std::vector<Step> steps_;  // those that look at one token
   bool first_token_is_special_ = false;

@@ -101,17 +101,17 @@ double ScoreAsRead(double score) {
   const std::string text = fmt::format("{}", std::fabs(score));
   uint64_t digits = 0;
   int exponent = 0;
-  bool behind_point = false;
+  bool after_point = false;
   for (const char& c : text) {
     if (c == 'e') {
       exponent += std::atoi(&c + 1);
       break;
     }
     if (c == '.') {
-      behind_point = true;
+      after_point = true;
     } else {
       digits = digits * 10 + static_cast<uint64_t>(c - '0');
-      exponent -= behind_point ? 1 : 0;
+      exponent -= after_point ? 1 : 0;
     }
   }
   const auto power = [](int n) { return std::strtod(fmt::format("1e{}", n).c_str(), nullptr); };

@@ -9,9 +9,9 @@
 namespace tlm {
 
 void ForEachPiece(int64_t pieces, int threads, absl::FunctionRef<void(int64_t)> work) {
-  constexpr int kMostThreads = 32;
+  constexpr int kMaxThreads = 32;
   if (threads <= 0) {
-    threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMostThreads);
+    threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMaxThreads);
   }
   std::atomic<int64_t> next{0};
   const auto run = [&] {

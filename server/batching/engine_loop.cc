@@ -43,7 +43,7 @@ bool EngineLoop::Step() {
   DropUnwanted(now);
   if (pipeline_.empty()) {
     FollowMasks(now);
-    GuessTokens();
+    PrepareDrafts();
     Launch(CompletePlan(), now);
   }
   const bool computes = !pipeline_.empty();
@@ -91,7 +91,7 @@ void EngineLoop::PlanAhead() {
   TakeArrivals();
   ahead_ = PlanStep();
   LeaveQueue(ahead_);
-  if (pipeline_.CanLaunch(ahead_) && !WouldGuess()) Launch(std::exchange(ahead_, {}), clock_.Now());
+  if (pipeline_.CanLaunch(ahead_) && !WouldDraft()) Launch(std::exchange(ahead_, {}), clock_.Now());
 }
 
 StepPlan EngineLoop::PlanStep() {

@@ -94,28 +94,28 @@ class EngineLoop {
   // engine_loop_masks.cc: constrained outputs.
   void SetMask(Sequence& sequence);
   void FollowMasks(absl::Time now);
-  static bool MayHaveRun(const Sequence& sequence);
-  void AppendRun(Sequence& sequence, absl::Time now);
+  static bool MayHaveForcedRun(const Sequence& sequence);
+  void AppendForcedRun(Sequence& sequence, absl::Time now);
   // It has a token, and its mask is to be that of the next one, or, while rows of a draft follow,
   // of the one behind these.
   void AdvanceMask(Sequence& sequence, int32_t token);
   void QueueMask(Sequence& sequence);
-  void Hold(Sequence& sequence);
+  void WaitForMask(Sequence& sequence);
 
   // engine_loop_drafts.cc: guessed tokens. Where a sequence may have a draft in the next step, and
   // which.
-  struct Guesser {
+  struct PendingDraft {
     Sequence* sequence = nullptr;
     Draft draft;            // by a model: chances alone, until it was asked
     bool by_model = false;  // of draft_source_
   };
-  void GuessTokens();
-  bool FindGuessers();
-  void AddGuesser(Sequence& sequence);
+  void PrepareDrafts();
+  bool FindPendingDrafts();
+  void AddPendingDraft(Sequence& sequence);
   bool MayAskModel(const Sequence& sequence, int64_t max_tokens);
   std::vector<int64_t> ChooseLengths() const;
   void AskModel(std::span<int64_t> lengths);
-  bool WouldGuess();
+  bool WouldDraft();
   void SetDraftMasks(const StepPlan& plan);
   void EndDraft(Sequence& sequence, const Chunk& chunk, int64_t accepted);
   void RecordCosts(const StepPlan& plan, absl::Duration elapsed);
@@ -197,11 +197,11 @@ class EngineLoop {
   MatchRecord matches_;        // of all sequences' lookups
   MatchRecord model_matches_;  // and of all drafts of draft_source_
   StepCosts costs_;
-  DraftCosts draft_costs_;         // of draft_source_
-  absl::Duration draft_time_;      // that it took for the step in progress
-  std::vector<Guesser> guessers_;  // of the step to come
-  int64_t decoding_ = 0;           // sequences, the guessers among them
-  int64_t accepted_ = 0;           // tokens of drafts, in this step
+  DraftCosts draft_costs_;                    // of draft_source_
+  absl::Duration draft_time_;                 // that it took for the step in progress
+  std::vector<PendingDraft> pending_drafts_;  // of the step to come
+  int64_t decoding_ = 0;                      // sequences, those with a pending draft among them
+  int64_t accepted_ = 0;                      // tokens of drafts, in this step
 };
 
 }  // namespace tlm

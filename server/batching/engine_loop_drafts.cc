@@ -37,33 +37,34 @@ int64_t MaxDraft(const Sequence& sequence, int64_t max_draft_tokens, int64_t max
 
 }  // namespace
 
-void EngineLoop::GuessTokens() {
-  if (options_.speculation == Speculation::kOff || !FindGuessers()) return;
-  std::erase_if(guessers_, [](const Guesser& guesser) { return guesser.sequence->in_flight(); });
+void EngineLoop::PrepareDrafts() {
+  if (options_.speculation == Speculation::kOff || !FindPendingDrafts()) return;
+  std::erase_if(pending_drafts_,
+                [](const PendingDraft& pending) { return pending.sequence->in_flight(); });
   std::vector<int64_t> lengths = ChooseLengths();
   AskModel(lengths);
-  for (size_t i = 0; i < guessers_.size(); ++i) {
-    std::vector<int32_t>& tokens = guessers_[i].draft.tokens;
+  for (size_t i = 0; i < pending_drafts_.size(); ++i) {
+    std::vector<int32_t>& tokens = pending_drafts_[i].draft.tokens;
     tokens.resize(std::min(tokens.size(), static_cast<size_t>(lengths[i])));
-    guessers_[i].sequence->SetDraft(std::move(tokens), guessers_[i].by_model);
+    pending_drafts_[i].sequence->SetDraft(std::move(tokens), pending_drafts_[i].by_model);
   }
 }
 
-// Sets guessers_ and decoding_; false where none may guess: drafts would make those wait longer
-// that wait already.
-bool EngineLoop::FindGuessers() {
-  guessers_.clear();
+// Sets pending_drafts_ and decoding_; false where none may guess: drafts would make those wait
+// longer that wait already.
+bool EngineLoop::FindPendingDrafts() {
+  pending_drafts_.clear();
   decoding_ = 0;
   for (const auto& sequence : sequences_) {
     if (Waits(*sequence) && options_.speculation == Speculation::kAuto) return false;
     if (sequence->state() != SequenceState::kDecoding) continue;
     ++decoding_;
-    AddGuesser(*sequence);
+    AddPendingDraft(*sequence);
   }
-  return !guessers_.empty();
+  return !pending_drafts_.empty();
 }
 
-void EngineLoop::AddGuesser(Sequence& sequence) {
+void EngineLoop::AddPendingDraft(Sequence& sequence) {
   const int64_t max_tokens =
       MaxDraft(sequence, options_.max_draft_tokens, model_.limits().max_context);
   if (max_tokens <= 0) return;
@@ -73,7 +74,7 @@ void EngineLoop::AddGuesser(Sequence& sequence) {
         mask->run().first(std::min(mask->run().size(), static_cast<size_t>(max_tokens)));
     Draft draft{.tokens = {run.begin(), run.end()},
                 .chances = std::vector<double>(run.size(), 1.0)};
-    guessers_.push_back({.sequence = &sequence, .draft = std::move(draft)});
+    pending_drafts_.push_back({.sequence = &sequence, .draft = std::move(draft)});
     return;
   }
   if (sequence.guessing() == nullptr) {
@@ -88,11 +89,11 @@ void EngineLoop::AddGuesser(Sequence& sequence) {
   const double by_lookup = draft.tokens.empty() ? 0 : draft.chances.front();
   if (by_lookup >= by_model || !MayAskModel(sequence, max_tokens)) {
     if (draft.tokens.empty()) return;
-    guessers_.push_back({.sequence = &sequence, .draft = std::move(draft)});
+    pending_drafts_.push_back({.sequence = &sequence, .draft = std::move(draft)});
     return;
   }
   draft = {.tokens = {}, .chances = std::vector<double>(static_cast<size_t>(max_tokens), by_model)};
-  guessers_.push_back({.sequence = &sequence, .draft = std::move(draft), .by_model = true});
+  pending_drafts_.push_back({.sequence = &sequence, .draft = std::move(draft), .by_model = true});
 }
 
 // What it would cost to begin must be little beside what is still to be generated.
@@ -100,7 +101,7 @@ bool EngineLoop::MayAskModel(const Sequence& sequence, int64_t max_tokens) {
   if (options_.speculation == Speculation::kAlways) return true;
   const int64_t left =
       sequence.request().generate()->stop.max_new_tokens - sequence.generated_tokens();
-  const int64_t behind = draft_source_->Behind(sequence.number(), sequence.tokens());
+  const int64_t behind = draft_source_->Lag(sequence.number(), sequence.tokens());
   if (behind <= max_tokens) return true;
   const int64_t decoding = std::max(scheduler_.decoding(), int64_t{1});
   const absl::Duration time = std::min(left, kForeseen) * costs_.Estimate(decoding) / decoding;
@@ -110,14 +111,14 @@ bool EngineLoop::MayAskModel(const Sequence& sequence, int64_t max_tokens) {
 std::vector<int64_t> EngineLoop::ChooseLengths() const {
   std::vector<int64_t> lengths;
   if (options_.speculation == Speculation::kAlways) {
-    for (const Guesser& guesser : guessers_) {
-      lengths.push_back(static_cast<int64_t>(guesser.draft.chances.size()));
+    for (const PendingDraft& pending : pending_drafts_) {
+      lengths.push_back(static_cast<int64_t>(pending.draft.chances.size()));
     }
     return lengths;
   }
   std::vector<DraftCandidate> candidates;
-  for (const Guesser& guesser : guessers_) {
-    candidates.push_back({.chances = guesser.draft.chances, .by_model = guesser.by_model});
+  for (const PendingDraft& pending : pending_drafts_) {
+    candidates.push_back({.chances = pending.draft.chances, .by_model = pending.by_model});
   }
   const BatchLimits& limits = model_.limits();
   const int64_t max_tokens = std::min({options_.max_batch_tokens - decoding_,
@@ -129,16 +130,16 @@ std::vector<int64_t> EngineLoop::ChooseLengths() const {
 // Makes the drafts that are the model's.
 void EngineLoop::AskModel(std::span<int64_t> lengths) {
   std::vector<Guess> guesses;
-  std::vector<Guesser*> guessers;
+  std::vector<PendingDraft*> asked;
   int64_t behind = 0;
   int64_t rounds = 0;
-  for (size_t i = 0; i < guessers_.size(); ++i) {
-    Guesser& guesser = guessers_[i];
-    if (!guesser.by_model) continue;
-    const Sequence& sequence = *guesser.sequence;
-    const int64_t missing = draft_source_->Behind(sequence.number(), sequence.tokens());
+  for (size_t i = 0; i < pending_drafts_.size(); ++i) {
+    PendingDraft& pending = pending_drafts_[i];
+    if (!pending.by_model) continue;
+    const Sequence& sequence = *pending.sequence;
+    const int64_t missing = draft_source_->Lag(sequence.number(), sequence.tokens());
     if (lengths[i] == 0 && draft_costs_.TakeTrial(missing, kTrialTokens)) {
-      lengths[i] = std::min(kTrialTokens, static_cast<int64_t>(guesser.draft.chances.size()));
+      lengths[i] = std::min(kTrialTokens, static_cast<int64_t>(pending.draft.chances.size()));
     }
     if (lengths[i] == 0) continue;
     const GenerateWork& work = *sequence.request().generate();
@@ -148,7 +149,7 @@ void EngineLoop::AskModel(std::span<int64_t> lengths) {
                        .sampling = &work.sampling,
                        .history = &sequence.history(),
                        .output_index = work.output_index});
-    guessers.push_back(&guesser);
+    asked.push_back(&pending);
     behind += std::max(missing - 2, int64_t{0});
     rounds = std::max(rounds, lengths[i]);
   }
@@ -163,19 +164,19 @@ void EngineLoop::AskModel(std::span<int64_t> lengths) {
   }
   draft_costs_.Record(behind, rounds, draft_time_);
   for (size_t i = 0; i < guesses.size(); ++i) {
-    guessers[i]->draft.tokens = std::move(guesses[i].draft);
+    asked[i]->draft.tokens = std::move(guesses[i].draft);
   }
 }
 
 // Whether the next step is to wait for the results of this one: they tell where a draft ends, or it
 // is to have drafts behind them, judged by those that the tokens known now would give.
-bool EngineLoop::WouldGuess() {
+bool EngineLoop::WouldDraft() {
   if (options_.speculation == Speculation::kOff) return false;
   const bool drafting = std::any_of(sequences_.begin(), sequences_.end(), [](const auto& sequence) {
     return sequence->draft_in_flight() > 0;
   });
   if (drafting) return true;
-  if (!FindGuessers()) return false;
+  if (!FindPendingDrafts()) return false;
   const std::vector<int64_t> lengths = ChooseLengths();
   return std::any_of(lengths.begin(), lengths.end(), [](int64_t length) { return length > 0; });
 }

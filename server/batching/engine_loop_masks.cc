@@ -25,32 +25,32 @@ void EngineLoop::FollowMasks(absl::Time now) {
   for (const auto& sequence : sequences_) {
     const OutputMask* const mask = sequence->mask();
     if (mask == nullptr || sequence->state() == SequenceState::kFinished) continue;
-    if (sequence->held()) sequence->set_held(!mask->ready());
-    if (!MayHaveRun(*sequence)) continue;
+    if (sequence->awaits_mask()) sequence->set_awaits_mask(!mask->ready());
+    if (!MayHaveForcedRun(*sequence)) continue;
     if (!mask->ready() && wait > absl::ZeroDuration()) {
       const absl::Time begin = clock_.Now();
       mask->WaitFor(wait);
       wait -= clock_.Now() - begin;
     }
-    // Scores need logits: every token is drawn, and a run is a draft (AddGuesser).
+    // Scores need logits: every token is drawn, and a run is a draft (AddPendingDraft).
     const LogprobOptions& score = sequence->request().generate()->score;
     const bool scored = score.logprob || score.top > 0;
-    if (mask->ready() && !mask->run().empty() && !scored) AppendRun(*sequence, now);
+    if (mask->ready() && !mask->run().empty() && !scored) AppendForcedRun(*sequence, now);
   }
   EraseFinished();
 }
 
 // Behind a token that was drawn, as branches begin with one each.
-bool EngineLoop::MayHaveRun(const Sequence& sequence) {
+bool EngineLoop::MayHaveForcedRun(const Sequence& sequence) {
   return sequence.generated_tokens() > 0 && !sequence.verifies() && !sequence.in_flight() &&
          sequence.state() == SequenceState::kDecoding;
 }
 
-void EngineLoop::AppendRun(Sequence& sequence, absl::Time now) {
+void EngineLoop::AppendForcedRun(Sequence& sequence, absl::Time now) {
   OutputMask& mask = *sequence.mask();
   report_.streams.push_back(sequence.request().stream);
   // It may have been planned as the end of a prompt, whose row would lie before the run.
-  scheduler_.Unplan(sequence, ahead_);
+  scheduler_.RemoveFromPlan(sequence, ahead_);
   // Room is left for the row behind the run.
   while (!mask.run().empty() && sequence.Room() > 1 && sequence.MayAppend(mask.run().front())) {
     const int32_t token = mask.run().front();
@@ -69,21 +69,21 @@ void EngineLoop::AdvanceMask(Sequence& sequence, int32_t token) {
     metrics_->AddConstrainedToken(/*forced=*/false);
     metrics_->AddMaskWait(mask.TakeWait());
   }
-  if (!mask.Advance(token)) sequence.set_mask_behind(true);
+  if (!mask.Advance(token)) sequence.set_mask_after(true);
   if (sequence.rows_in_flight() == 0) QueueMask(sequence);
 }
 
 void EngineLoop::QueueMask(Sequence& sequence) {
-  if (sequence.mask_behind()) masks_.Add(sequence.shared_mask());
-  sequence.set_mask_behind(false);
+  if (sequence.mask_after()) masks_.Add(sequence.shared_mask());
+  sequence.set_mask_after(false);
 }
 
-void EngineLoop::Hold(Sequence& sequence) {
-  sequence.TakeBackRow();
+void EngineLoop::WaitForMask(Sequence& sequence) {
+  sequence.CancelFirstRow();
   QueueMask(sequence);
-  sequence.set_held(sequence.mask()->WakeWhenReady(queue_));
+  sequence.set_awaits_mask(sequence.mask()->WakeWhenReady(queue_));
   // It may have been planned as if it had a token more.
-  scheduler_.Unplan(sequence, ahead_);
+  scheduler_.RemoveFromPlan(sequence, ahead_);
   if (metrics_ != nullptr) metrics_->AddMaskWait(sequence.mask()->TakeWait());
 }
 

@@ -53,7 +53,7 @@ void EngineLoop::TakeResults(StepResults& results, absl::Time now) {
 }
 
 void EngineLoop::TakeRow(Sequence& sequence, const RowResults& row, absl::Time now) {
-  if (IsLate(row)) return Hold(sequence);
+  if (IsLate(row)) return WaitForMask(sequence);
   const int64_t tokens = sequence.WantedPosition(0) + 1;
   const RowResult finish = UseRow(sequence, row, now);
   if (!finish.ok()) return End(sequence, finish.status(), Finish(), now);

@@ -14,7 +14,7 @@ constexpr uint64_t kNotRemoved = std::numeric_limits<uint64_t>::max();
 constexpr int64_t kBatchBytes = 256;
 constexpr int64_t kBlockBytes = sizeof(KvBlock) + 128;
 // That a reader looks at while the engine may have to wait for it: some 50 us.
-constexpr int64_t kBlocksALock = 1024;
+constexpr int64_t kBlocksPerLock = 1024;
 
 int64_t BytesOf(const KvEventBatch& batch) { return kBatchBytes + batch.Blocks() * kBlockBytes; }
 
@@ -269,7 +269,7 @@ bool KvEventLog::FillPart(const Tenant& tenant, KvEventSubscription& subscriptio
   int64_t missing = kSnapshotBlocks - part.Blocks();
   auto each = tenant.blocks.lower_bound(snapshot->begin);
   const auto end = tenant.blocks.lower_bound(snapshot->end);
-  for (int64_t seen = 0; seen < kBlocksALock && each != end && missing > 0; ++seen, ++each) {
+  for (int64_t seen = 0; seen < kBlocksPerLock && each != end && missing > 0; ++seen, ++each) {
     if (each->second.removed <= snapshot->cut) continue;
     AddBlock(KvEvent::Kind::kStored, each->second.block, part.events);
     --missing;

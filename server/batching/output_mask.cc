@@ -97,7 +97,7 @@ std::vector<std::weak_ptr<DraftMasks>> OutputMask::Compute() {
   }
   if (!follows) allowed = ConstraintMatcher::Allowed();  // nothing may
   whole_ = allowed.whole;
-  SetMask(allowed, end_ids_, behind_);
+  SetMask(allowed, end_ids_, after_);
   ShowFirstOfRun();
   std::shared_ptr<StreamWaker> waker;
   std::vector<std::weak_ptr<DraftMasks>> waiting;
@@ -116,10 +116,10 @@ std::optional<OutputMask::Known> OutputMask::KnownNow() const {
   MutexLock lock(&mutex_);
   if (!ready()) return std::nullopt;
   return Known{.run = {run().begin(), run().end()},
-               .first = run().empty() ? behind_ : first_,
+               .first = run().empty() ? after_ : first_,
                .matcher = matcher_,
                .whole = whole_,
-               .behind = behind_};
+               .after = after_};
 }
 
 bool OutputMask::LetWait(std::weak_ptr<DraftMasks> masks) {
@@ -150,7 +150,7 @@ std::optional<std::span<const uint64_t>> OutputMask::Await() const {
       return std::nullopt;
     }
   }
-  return run().empty() ? behind_ : first_;
+  return run().empty() ? after_ : first_;
 }
 
 void OutputMask::NoteWait(int64_t nanoseconds) const {
@@ -207,7 +207,7 @@ bool DraftMasks::Find(size_t count) {
     SetBit(next, mask.words);
   } else if (count + 1 == known_->run.size()) {
     mask.whole = known_->whole;
-    mask.words = std::move(known_->behind);
+    mask.words = std::move(known_->after);
   } else {
     ConstraintMatcher::Allowed allowed;
     if (known_->matcher.Accept(token)) allowed = known_->matcher.Next();

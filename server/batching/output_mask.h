@@ -77,10 +77,10 @@ class OutputMask final : public TokenMask {
   // What is known when it is ready.
   struct Known {
     std::vector<int32_t> run;
-    std::vector<uint64_t> first;   // the mask
-    ConstraintMatcher matcher;     // behind the run
-    bool whole;                    // behind the run
-    std::vector<uint64_t> behind;  // the mask behind the run
+    std::vector<uint64_t> first;  // the mask
+    ConstraintMatcher matcher;    // behind the run
+    bool whole;                   // behind the run
+    std::vector<uint64_t> after;  // the mask behind the run
   };
 
   // Of any thread: none if it is not ready.
@@ -97,10 +97,10 @@ class OutputMask final : public TokenMask {
   ConstraintMatcher matcher_;
   std::vector<int32_t> pending_;  // for matcher_ to accept
   std::vector<int32_t> run_;
-  size_t run_begin_ = 0;          // those before it are in the output
-  bool whole_;                    // behind the run
-  std::vector<uint64_t> behind_;  // the mask behind the run
-  std::vector<uint64_t> first_;   // the bit of the run's first token
+  size_t run_begin_ = 0;         // those before it are in the output
+  bool whole_;                   // behind the run
+  std::vector<uint64_t> after_;  // the mask behind the run
+  std::vector<uint64_t> first_;  // the bit of the run's first token
 
   std::atomic<bool> ready_{false};
   std::atomic<uint64_t> advances_{0};  // calls of Advance, which takes the lock

@@ -15,7 +15,7 @@ constexpr int64_t kMixedSteps = 64;
 constexpr int64_t kMixedStepsOfNewSize = 2;
 
 // Prefill that takes less than this share of the decodes' time says nothing about its own cost.
-constexpr double kLeastShare = 0.2;
+constexpr double kMinShare = 0.2;
 
 }  // namespace
 
@@ -58,7 +58,7 @@ void PrefillThrottle::RecordMixed(int64_t decodes, int64_t prefill_tokens, doubl
   const double tokens = static_cast<double>(prefill_tokens);
   const double expected = tokens * TokenSeconds();
   const double measured = seconds - alone;
-  const double least = std::min(kLeastShare, (stretch_ - 1) / 2) * alone;
+  const double least = std::min(kMinShare, (stretch_ - 1) / 2) * alone;
   if (std::max(expected, measured) <= least) return;
   // A step may even be shorter than the decodes took alone: by chance, not because prefill is free.
   token_seconds_.Add(std::max(measured, expected / 4) / tokens);
@@ -97,9 +97,9 @@ double PrefillThrottle::TokenSeconds() const {
 int64_t PrefillThrottle::ShortStepTokens() const {
   const double alone = AloneSeconds(1);
   const double token_seconds = TokenSeconds();
-  if (alone == 0 || token_seconds == 0) return kLeastShortStep;
+  if (alone == 0 || token_seconds == 0) return kMinShortStep;
   const double tokens = (kShortStep - 1) * alone / token_seconds;
-  return std::max(kLeastShortStep, static_cast<int64_t>(std::min(tokens, 1e9)));
+  return std::max(kMinShortStep, static_cast<int64_t>(std::min(tokens, 1e9)));
 }
 
 int64_t PrefillThrottle::PrefillTokens(int64_t decodes) const {

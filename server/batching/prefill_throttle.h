@@ -53,11 +53,11 @@ class PrefillThrottle {
   // to stall.
   int64_t PrefillTokens(int64_t decodes) const;
   // As many as make a step last kShortStep times one that computes a single token: for steps whose
-  // end another tenant may wait for. At least kLeastShortStep, which is also what it is while
+  // end another tenant may wait for. At least kMinShortStep, which is also what it is while
   // nothing was measured.
   int64_t ShortStepTokens() const;
   static constexpr double kShortStep = 4;
-  static constexpr int64_t kLeastShortStep = 16;
+  static constexpr int64_t kMinShortStep = 16;
 
  private:
   // Steps with about the same number of decodes.

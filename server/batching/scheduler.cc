@@ -82,7 +82,7 @@ void Scheduler::TopUp(StepPlan& plan) {
   Extend(plan, /*may_preempt=*/false);
 }
 
-void Scheduler::Unplan(const Sequence& sequence, StepPlan& plan) {
+void Scheduler::RemoveFromPlan(const Sequence& sequence, StepPlan& plan) {
   const auto entry = running_.find(const_cast<Sequence*>(&sequence));
   if (entry == running_.end()) return;
   TakeOut(sequence, entry->second, plan);

@@ -122,7 +122,7 @@ class Scheduler {
   // sequences, and for shares.
   void TopUp(StepPlan& plan);
   // Takes one that gets no token of the step before it out of the last plan.
-  void Unplan(const Sequence& sequence, StepPlan& plan);
+  void RemoveFromPlan(const Sequence& sequence, StepPlan& plan);
   // The first half of TopUp: before ended sequences go away.
   static void DropEnded(StepPlan& plan);
 

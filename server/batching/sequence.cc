@@ -76,7 +76,7 @@ absl::Duration SequenceTimes::Token(absl::Time now) {
   return gap;
 }
 
-void SequenceTimes::TellEnd(absl::Time now, StreamEnd& end) const {
+void SequenceTimes::ReportTo(absl::Time now, StreamEnd& end) const {
   const absl::Time started = started_.value_or(now);
   const absl::Time first_result = first_token_.value_or(now);
   end.queue_time = started - arrival_;
@@ -145,7 +145,7 @@ int64_t Sequence::target() const {
 }
 
 int64_t Sequence::remaining() const {
-  if (held_) return 0;
+  if (awaits_mask_) return 0;
   // How far it will be is not known.
   if (rows_in_flight_ > 0 && !draft().empty()) return 0;
   if (rows_in_flight_ > 0) {
@@ -295,7 +295,7 @@ std::optional<Finish> Sequence::AppendForced(int32_t token, int64_t max_context)
   return Append(token, max_context);
 }
 
-void Sequence::TakeBackRow() {
+void Sequence::CancelFirstRow() {
   TLM_CHECK(rows_in_flight_ >= 1);
   rows_in_flight_ = 0;
   tokens_ahead_ = 0;
@@ -400,7 +400,7 @@ StreamEnd Sequence::End(const absl::Status& status, const Finish& finish, absl::
   finished_ = true;
   StreamEnd end;
   end.status = status;
-  times_.TellEnd(now, end);
+  times_.ReportTo(now, end);
   end.reason = finish.reason;
   end.matched_token = finish.matched_token;
   const bool is_branch = number_ != request_number_;
@@ -418,7 +418,7 @@ StreamEnd Sequence::End(const absl::Status& status, const Finish& finish, absl::
 StreamEnd Sequence::BranchEnd(const absl::Status& status, absl::Time now) const {
   StreamEnd end;
   end.status = status;
-  times_.ForBranch().TellEnd(now, end);
+  times_.ForBranch().ReportTo(now, end);
   return end;
 }
 

@@ -61,7 +61,7 @@ class SequenceTimes {
   // The time since the token before this one, zero for the first one.
   absl::Duration Token(absl::Time now);
   // The times of one that ends now.
-  void TellEnd(absl::Time now, StreamEnd& end) const;
+  void ReportTo(absl::Time now, StreamEnd& end) const;
 
  private:
   absl::Time arrival_;
@@ -150,12 +150,12 @@ class Sequence {
   const std::shared_ptr<OutputMask>& shared_mask() const { return mask_; }
   // Once, of a Generate request with a constraint; a branch has its own.
   void SetMask(std::shared_ptr<OutputMask> mask) { mask_ = std::move(mask); }
-  void set_mask_behind(bool behind) { mask_behind_ = behind; }
-  bool mask_behind() const { return mask_behind_; }
+  void set_mask_after(bool behind) { mask_after_ = behind; }
+  bool mask_after() const { return mask_after_; }
 
   int64_t computed() const { return computed_; }
   int64_t target() const;
-  // 0 too when the rows on their way are the last ones, and while it is held.
+  // 0 too when the rows on their way are the last ones, and while it awaits its mask.
   int64_t remaining() const;
   // The most positions that it may compute before anything new is sampled.
   int64_t cache_tokens() const;
@@ -199,10 +199,10 @@ class Sequence {
   std::optional<Finish> AppendForced(int32_t token, int64_t max_context);
   bool MayAppend(int32_t token) const;
   // Generate: the first row on its way gave nothing. It is computed again, with those behind it,
-  // once the sequence is not held any more.
-  void TakeBackRow();
-  void set_held(bool held) { held_ = held; }
-  bool held() const { return held_; }
+  // once the mask is ready.
+  void CancelFirstRow();
+  void set_awaits_mask(bool awaits_mask) { awaits_mask_ = awaits_mask; }
+  bool awaits_mask() const { return awaits_mask_; }
 
   // Generate: its tokens come with the request, and are only compared with what is drawn.
   bool verifies() const { return generates() && !request_.generate()->claimed.empty(); }
@@ -319,7 +319,7 @@ class Sequence {
   const std::vector<int32_t> ending_ids_;  // eos and stop ids, ascending
   TokenHistory history_;
   std::shared_ptr<OutputMask> mask_;
-  bool mask_behind_ = false;
+  bool mask_after_ = false;
   BlockTable blocks_;
   int64_t computed_ = 0;
   int64_t furthest_ = 0;                // largest computed_ of a step so far
@@ -344,7 +344,7 @@ class Sequence {
   int64_t continuation_ = 0;
   bool queued_ = true;
   bool running_ = false;
-  bool held_ = false;
+  bool awaits_mask_ = false;
   bool finished_ = false;
   int64_t preemptions_ = 0;
   int64_t steps_ = 0;            // begun

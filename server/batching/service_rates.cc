@@ -60,7 +60,7 @@ void WindowedMin::Record(double seconds, absl::Duration elapsed) {
   const double kept = std::exp(-absl::ToDoubleSeconds(elapsed) / kMemorySeconds);
   const double faded = samples_ == 0 ? seconds : seconds + (fastest_ - seconds) * kept;
   fastest_ = std::min(seconds, faded);
-  samples_ = std::min(samples_ + 1, kLeastSamples);
+  samples_ = std::min(samples_ + 1, kMinSamples);
 }
 
 double ServiceEstimates::SecondsForRequests(int64_t requests) const {
@@ -218,7 +218,7 @@ ServiceEstimates ServiceRates::Estimates() const {
   estimates.fastest_step_seconds_ = fastest_step_.seconds();
   const double steps_per_second = decode_steps_.per_second();
   estimates.mean_step_seconds_ = steps_per_second > 0 ? 1 / steps_per_second : 0;
-  if (drained_requests_.known() >= kLeastDrain) {
+  if (drained_requests_.known() >= kMinDrain) {
     estimates.requests_per_second_ = drained_requests_.per_second();
     estimates.prompt_tokens_per_second_ = drained_tokens_.per_second();
     estimates.longest_pause_seconds_ = absl::ToDoubleSeconds(std::max(longest_pause_, pause_));

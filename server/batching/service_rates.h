@@ -67,11 +67,11 @@ class WindowedMin {
  public:
   // Something took `seconds`; the slower past fades with `elapsed`.
   void Record(double seconds, absl::Duration elapsed);
-  // 0 before kLeastSamples measurements: the first ones of a process are often slow.
-  double seconds() const { return samples_ < kLeastSamples ? 0 : fastest_; }
+  // 0 before kMinSamples measurements: the first ones of a process are often slow.
+  double seconds() const { return samples_ < kMinSamples ? 0 : fastest_; }
 
  private:
-  static constexpr int kLeastSamples = 3;
+  static constexpr int kMinSamples = 3;
   static constexpr double kMemorySeconds = 30;
   double fastest_ = 0;
   int samples_ = 0;
@@ -169,7 +169,7 @@ class ServiceRates {
   static constexpr absl::Duration kDrainMemory = absl::Seconds(10);
   // A pace that was measured for a shorter time than this, or so long ago that no more of it is
   // remembered, is not known.
-  static constexpr absl::Duration kLeastDrain = absl::Milliseconds(200);
+  static constexpr absl::Duration kMinDrain = absl::Milliseconds(200);
   static constexpr size_t kSizes = 24;
 
   const int64_t max_prefill_tokens_;

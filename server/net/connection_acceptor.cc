@@ -24,7 +24,7 @@ namespace {
 constexpr int64_t kOwnDescriptors = 256;
 // Kept free below the system's limit: files are opened while the server runs, too.
 constexpr int64_t kSpareDescriptors = 64;
-constexpr int64_t kLeastBudget = 16;
+constexpr int64_t kMinBudget = 16;
 // Out of descriptors or memory, trying again at once would only burn time.
 constexpr int kExhaustedMs = 100;
 // Until gRPC has come to some of the connections that it was given.
@@ -51,7 +51,7 @@ int64_t DescriptorBudget(int64_t max_connections, int64_t extra) {
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
     budget = std::min(budget, static_cast<int64_t>(limit.rlim_cur) - kSpareDescriptors);
   }
-  return std::max(budget, kLeastBudget) + std::min(extra, kSpareDescriptors / 2);
+  return std::max(budget, kMinBudget) + std::min(extra, kSpareDescriptors / 2);
 }
 
 ConnectionAcceptor::ConnectionAcceptor(ListeningSockets sockets, std::unique_ptr<Server> server,

@@ -27,7 +27,7 @@ constexpr std::chrono::milliseconds kLongestRound(100);
 // For calls of connections that were cut to end.
 constexpr std::chrono::seconds kLongestWait(5);
 constexpr std::chrono::seconds kReportInterval(1);
-constexpr size_t kMostPieces = 64;  // of a read
+constexpr size_t kMaxPieces = 64;  // of a read
 
 // Set once, when there is one.
 std::atomic<ReadThrottle*> throttle_of_process = nullptr;
@@ -79,11 +79,11 @@ ssize_t ReceiveNow(int descriptor, msghdr* message, int flags) {
 
 // recvmsg() of at most `most` bytes.
 ssize_t ReceiveAtMost(int descriptor, msghdr* message, int flags, size_t most) {
-  iovec pieces[kMostPieces];
+  iovec pieces[kMaxPieces];
   msghdr part = *message;
   part.msg_iov = pieces;
   part.msg_iovlen = 0;
-  for (size_t i = 0; i < message->msg_iovlen && i < kMostPieces && most > 0; ++i) {
+  for (size_t i = 0; i < message->msg_iovlen && i < kMaxPieces && most > 0; ++i) {
     iovec& piece = pieces[part.msg_iovlen++] = message->msg_iov[i];
     piece.iov_len = std::min(piece.iov_len, most);
     most -= piece.iov_len;
@@ -183,13 +183,13 @@ std::vector<int> ReadBudget::EndRound(Duration round, size_t most_bytes,
                                       const std::function<bool(int)>& is_over,
                                       std::vector<std::pair<int, uint64_t>>& over) {
   MutexLock lock(&mutex_);
-  if (round > kSlowRound) next_budget_ = std::max(next_budget_ / 2, kLeastBytes);
-  if (round < kFastRound) next_budget_ = std::min(next_budget_ * 2, kMostBytes);
-  budget_ = std::min(next_budget_, std::max(most_bytes, kLeastBytes));
+  if (round > kSlowRound) next_budget_ = std::max(next_budget_ / 2, kMinBytes);
+  if (round < kFastRound) next_budget_ = std::min(next_budget_ * 2, kMaxBytes);
+  budget_ = std::min(next_budget_, std::max(most_bytes, kMinBytes));
   ++round_;
   read_ = 0;
   std::vector<int> chosen;
-  while (!waiting_.empty() && chosen.size() < budget_ / kLeastShare) {
+  while (!waiting_.empty() && chosen.size() < budget_ / kMinShare) {
     const int descriptor = TakeWaiting();
     Connection& connection = connections_[static_cast<size_t>(descriptor)];
     connection.waits = false;

@@ -32,9 +32,9 @@ class ReadBudget {
   using Duration = std::chrono::nanoseconds;
 
   // Of a round, in bytes, over all connections: 128 KiB of resets are 4,700 calls.
-  static constexpr size_t kMostBytes = size_t{128} << 10;
-  static constexpr size_t kLeastBytes = size_t{16} << 10;
-  static constexpr size_t kLeastShare = 512;
+  static constexpr size_t kMaxBytes = size_t{128} << 10;
+  static constexpr size_t kMinBytes = size_t{16} << 10;
+  static constexpr size_t kMinShare = 512;
   static constexpr size_t kUnbounded = SIZE_MAX;
   static constexpr size_t kEnded = SIZE_MAX - 1;
   // Rounds longer than this halve the budget, those shorter than the other double it.
@@ -63,7 +63,7 @@ class ReadBudget {
 
   // Until a connection waits, at most for `timeout`. Whether one does.
   bool AwaitWaiting(Duration timeout);
-  // Ends the round, which lasted so long. The next one, of `most_bytes` or kLeastBytes at the most,
+  // Ends the round, which lasted so long. The next one, of `most_bytes` or kMinBytes at the most,
   // begins with the connections that are returned, which wait no more. Those that wait and for
   // which `is_over` take no turn: they are cut, and added to `over` with their cookies.
   std::vector<int> EndRound(Duration round, size_t most_bytes,
@@ -99,10 +99,10 @@ class ReadBudget {
   std::string last_peer_ TLM_GUARDED_BY(mutex_);                           // whose turn it was
   size_t unread_ TLM_GUARDED_BY(mutex_) = 0;                               // connections
   uint64_t round_ TLM_GUARDED_BY(mutex_) = 1;
-  size_t next_budget_ TLM_GUARDED_BY(mutex_) = kMostBytes / 2;  // by how long rounds take
-  size_t budget_ TLM_GUARDED_BY(mutex_) = kMostBytes / 2;       // of this round
-  size_t share_ TLM_GUARDED_BY(mutex_) = kMostBytes / 2;        // of a connection
-  size_t read_ TLM_GUARDED_BY(mutex_) = 0;                      // in this round
+  size_t next_budget_ TLM_GUARDED_BY(mutex_) = kMaxBytes / 2;  // by how long rounds take
+  size_t budget_ TLM_GUARDED_BY(mutex_) = kMaxBytes / 2;       // of this round
+  size_t share_ TLM_GUARDED_BY(mutex_) = kMaxBytes / 2;        // of a connection
+  size_t read_ TLM_GUARDED_BY(mutex_) = 0;                     // in this round
 };
 
 // The ReadBudget of this process, which every recvmsg() of a connection that was added keeps to.
@@ -116,10 +116,10 @@ class ReadThrottle {
   void Add(int descriptor, int64_t max_streams);
   // Whether gRPC has yet to come to so many connections that it should not be given more: they
   // would wait there, and the work of all others behind them.
-  bool IsFull() { return budget_.Unread() >= kMostUnread; }
+  bool IsFull() { return budget_.Unread() >= kMaxUnread; }
 
  private:
-  static constexpr size_t kMostUnread = 16;
+  static constexpr size_t kMaxUnread = 16;
   friend ssize_t ::recvmsg(int descriptor, msghdr* message, int flags);
   ReadThrottle();
   ssize_t Receive(int descriptor, msghdr* message, int flags);

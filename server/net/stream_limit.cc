@@ -65,7 +65,7 @@ std::optional<StreamCounts> ChannelzCounter::Count(int64_t id) {
 }
 
 void ChannelzCounter::FindNewSockets() {
-  if (sockets_.size() > kMostKnown) {  // most of them are closed ones
+  if (sockets_.size() > kMaxKnown) {  // most of them are closed ones
     sockets_.clear();
     next_socket_.clear();
   }
@@ -106,7 +106,7 @@ void StreamLimit::NoteRead(int descriptor, size_t bytes) {
 
 std::vector<std::pair<int, uint64_t>> StreamLimit::Enforce() {
   std::vector<std::pair<int, uint64_t>> cut;
-  if (!MayExceed(kMostStreams)) return cut;
+  if (!MayExceed(kMaxStreams)) return cut;
   for (auto& [descriptor, connection] : Candidates()) {
     const bool is_bad = CountOne(descriptor, connection);
     MutexLock lock(&mutex_);
@@ -114,11 +114,11 @@ std::vector<std::pair<int, uint64_t>> StreamLimit::Enforce() {
     if (at == connections_.end() || at->second.cookie != connection.cookie) continue;
     Take(at->second, connection);
     if (is_bad) cut.push_back(Remove(at));
-    if (AtMost() <= kMostStreams / 2) break;
+    if (AtMost() <= kMaxStreams / 2) break;
   }
   MutexLock lock(&mutex_);
-  if (streams_ <= kMostStreams) return cut;
-  while (streams_ > kMostStreams * 3 / 4) cut.push_back(Remove(WithMostStreams()));
+  if (streams_ <= kMaxStreams) return cut;
+  while (streams_ > kMaxStreams * 3 / 4) cut.push_back(Remove(WithMostStreams()));
   return cut;
 }
 
@@ -130,7 +130,7 @@ bool StreamLimit::CountOne(int descriptor, Connection& seen) {
   seen.idle_bytes = is_idle ? seen.idle_bytes + seen.uncounted_bytes : 0;
   seen.streams = now;
   return SocketCookie(descriptor) != seen.cookie || IsClosedByPeer(descriptor) ||
-         now.open > seen.max_streams + kSpareStreams || seen.idle_bytes > kMostIdleBytes;
+         now.open > seen.max_streams + kSpareStreams || seen.idle_bytes > kMaxIdleBytes;
 }
 
 void StreamLimit::Take(Connection& connection, const Connection& seen) {
@@ -154,7 +154,7 @@ size_t StreamLimit::RoomBytes() {
   const int64_t streams =
       std::accumulate(ending_.begin(), ending_.end(), streams_,
                       [](int64_t sum, const auto& entry) { return sum + entry.second; });
-  return static_cast<size_t>(std::max<int64_t>(kMostStreams - streams, 0) * kLeastBytes);
+  return static_cast<size_t>(std::max<int64_t>(kMaxStreams - streams, 0) * kMinBytes);
 }
 
 bool StreamLimit::MayExceed(int64_t streams) {

@@ -42,7 +42,7 @@ class ChannelzCounter final : public StreamCounter {
   std::optional<StreamCounts> Count(int64_t id) override;
 
  private:
-  static constexpr size_t kMostKnown = 65536;
+  static constexpr size_t kMaxKnown = 65536;
   void FindNewSockets();
 
   std::map<std::string, int64_t> sockets_;  // by peer
@@ -54,14 +54,14 @@ class StreamLimit {
  public:
   // Of all connections together, 12 to 20 KiB each. Above it, the connections with the most streams
   // are cut.
-  static constexpr int64_t kMostStreams = 10240;
+  static constexpr int64_t kMaxStreams = 10240;
   // A connection exceeds its limit by more than this only while it resets streams.
   static constexpr int64_t kSpareStreams = 256;
   // Bytes read from a connection on which meanwhile no call began and no message arrived: more is a
   // flood of other frames. Eight of the largest messages at once take as many.
-  static constexpr int64_t kMostIdleBytes = int64_t{64} << 20;
+  static constexpr int64_t kMaxIdleBytes = int64_t{64} << 20;
   // No stream begins with fewer bytes: the head of a HEADERS frame.
-  static constexpr int64_t kLeastBytes = 9;
+  static constexpr int64_t kMinBytes = 9;
 
   explicit StreamLimit(std::unique_ptr<StreamCounter> counter) : counter_(std::move(counter)) {}
 
@@ -86,12 +86,12 @@ class StreamLimit {
     int64_t idle_bytes = 0;       // of those that were counted, since there was something to count
     StreamCounts streams;
 
-    int64_t AtMost() const { return streams.open + uncounted_bytes / kLeastBytes; }
+    int64_t AtMost() const { return streams.open + uncounted_bytes / kMinBytes; }
   };
   using Connections = std::map<int, Connection>;  // by descriptor
 
   // Open streams, as many as there can be by what was read.
-  int64_t AtMost() const TLM_REQUIRES(mutex_) { return streams_ + uncounted_bytes_ / kLeastBytes; }
+  int64_t AtMost() const TLM_REQUIRES(mutex_) { return streams_ + uncounted_bytes_ / kMinBytes; }
   bool MayExceed(int64_t streams);
   void CountEnding();
   // Copies of those that may have streams, most first.

@@ -36,7 +36,7 @@ struct EventData {
 };
 
 // A driver that is about to fail could report without end.
-constexpr int kMostXidsAtOnce = 1000;
+constexpr int kMaxXidsAtOnce = 1000;
 
 template <typename T>
 std::optional<double> Scaled(const std::optional<T>& value, double by) {
@@ -189,7 +189,7 @@ void Nvml::ListenForXids() {
 
 void Nvml::ReadXids() {
   EventData event{};
-  for (int i = 0; i < kMostXidsAtOnce && api_->wait_event(events_, &event, 0) == kSuccess; ++i) {
+  for (int i = 0; i < kMaxXidsAtOnce && api_->wait_event(events_, &event, 0) == kSuccess; ++i) {
     if (event.type != kXidEvent) continue;
     ++xid_errors_;
     last_xid_ = static_cast<int64_t>(event.data);

@@ -20,7 +20,7 @@
 namespace tlm {
 namespace {
 
-constexpr size_t kMostBytes = 6;  // "65535\n"
+constexpr size_t kMaxBytes = 6;  // "65535\n"
 
 absl::Status CannotWrite(std::string_view flag, const std::string& path) {
   return FailedPrecondition("--{}: {} cannot be written: {}", flag, path, std::strerror(errno));
@@ -28,7 +28,7 @@ absl::Status CannotWrite(std::string_view flag, const std::string& path) {
 
 // What an earlier server left, or mktemp made.
 bool IsPortFile(const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadFile(path, kMostBytes);
+  const absl::StatusOr<std::string> text = ReadFile(path, kMaxBytes);
   return text.ok() && (text->empty() || text->back() == '\n') &&
          std::all_of(text->begin(), text->end(),
                      [](char c) { return c == '\n' || absl::ascii_isdigit(c); });
@@ -82,7 +82,7 @@ void PortFile::Remove() const {
   struct stat there;
   // The text as well: the number of an inode that is gone is given again.
   const bool own = lstat(path_.c_str(), &there) == 0 && S_ISREG(there.st_mode) &&
-                   there.st_ino == inode_ && ReadFile(path_, kMostBytes).value_or("") == text_;
+                   there.st_ino == inode_ && ReadFile(path_, kMaxBytes).value_or("") == text_;
   if (own) unlink(path_.c_str());
 }
 

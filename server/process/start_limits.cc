@@ -77,7 +77,7 @@ bool CanMap(size_t bytes) {
 // Model files, sockets and events, a GPU's included, and some to spare.
 constexpr int64_t kOwnDescriptors = 1024;
 // Of a server with one port and a few connections.
-constexpr rlim_t kLeastDescriptors = 32;
+constexpr rlim_t kMinDescriptors = 32;
 
 }  // namespace
 
@@ -90,9 +90,9 @@ absl::Status RaiseDescriptorLimit(int64_t max_connections) {
     limit.rlim_cur = std::min(needed, limit.rlim_max);
     setrlimit(RLIMIT_NOFILE, &limit);
   }
-  if (limit.rlim_cur < kLeastDescriptors) {
+  if (limit.rlim_cur < kMinDescriptors) {
     return ResourceExhausted("the limit of open files is {} (ulimit -n), at least {} are needed",
-                             limit.rlim_cur, kLeastDescriptors);
+                             limit.rlim_cur, kMinDescriptors);
   }
   if (limit.rlim_max < needed) {
     spdlog::warn("the limit of open files is {} (ulimit -Hn), too low for --max_connections={}",
@@ -103,7 +103,7 @@ absl::Status RaiseDescriptorLimit(int64_t max_connections) {
 
 int ThreadsNeeded(const ServerOptions& options) {
   // README.md, "Threads": those of a drain, without the ones below.
-  constexpr int kOwn = 7 + TextPools::kLeastThreads + ConstraintCompilerOptions::kThreads;
+  constexpr int kOwn = 7 + TextPools::kMinThreads + ConstraintCompilerOptions::kThreads;
   constexpr int kOfGrpc = 7;  // besides those that complete calls
   const int processors = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   const int completions = std::clamp(processors / 2, 2, 16) + std::clamp(processors, 2, 16);

@@ -39,7 +39,7 @@ class DraftSource {
  public:
   virtual ~DraftSource() = default;
   // The tokens that it has to compute before it guesses for this sequence.
-  virtual int64_t Behind(int64_t sequence, std::span<const int32_t> tokens) const = 0;
+  virtual int64_t Lag(int64_t sequence, std::span<const int32_t> tokens) const = 0;
   // Guesses for all, a token of each at a time. INTERNAL: a device fault; nothing is guessed, and
   // it knows of no sequence any more.
   virtual absl::Status Propose(std::span<Guess> guesses) = 0;

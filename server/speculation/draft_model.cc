@@ -31,7 +31,7 @@ DraftModel::DraftModel(LanguageModel& model, int64_t max_prefill_tokens)
   TLM_CHECK(max_prefill_tokens >= 1);
 }
 
-int64_t DraftModel::Behind(int64_t sequence, std::span<const int32_t> tokens) const {
+int64_t DraftModel::Lag(int64_t sequence, std::span<const int32_t> tokens) const {
   const auto found = states_.find(sequence);
   const int64_t reusable = found == states_.end() ? 0 : Reusable(found->second.tokens, tokens);
   return static_cast<int64_t>(tokens.size()) - reusable;
@@ -60,15 +60,15 @@ void DraftModel::Forget(int64_t sequence) {
 }
 
 std::vector<DraftModel::Work> DraftModel::Plan(std::span<Guess> guesses) {
-  std::vector<std::pair<int64_t, Guess*>> by_behind;
+  std::vector<std::pair<int64_t, Guess*>> by_after;
   for (Guess& guess : guesses) {
     guess.draft.clear();
-    by_behind.emplace_back(Behind(guess.sequence, guess.tokens), &guess);
+    by_after.emplace_back(Lag(guess.sequence, guess.tokens), &guess);
   }
-  std::ranges::stable_sort(by_behind, {}, &std::pair<int64_t, Guess*>::first);
+  std::ranges::stable_sort(by_after, {}, &std::pair<int64_t, Guess*>::first);
   std::vector<Work> plan;
   int64_t budget = max_prefill_tokens_;
-  for (const auto& [behind, guess] : by_behind) {
+  for (const auto& [behind, guess] : by_after) {
     const int64_t tokens = std::ssize(guess->tokens);
     const int64_t most = std::min(guess->max_tokens, model_.limits().max_context - tokens);
     State& state = states_[guess->sequence];

@@ -30,7 +30,7 @@ class DraftModel final : public DraftSource {
   explicit DraftModel(LanguageModel& model) : DraftModel(model, model.limits().max_tokens) {}
 
   // DraftSource. At least the last token is to be computed.
-  int64_t Behind(int64_t sequence, std::span<const int32_t> tokens) const override;
+  int64_t Lag(int64_t sequence, std::span<const int32_t> tokens) const override;
   absl::Status Propose(std::span<Guess> guesses) override;
   void Forget(int64_t sequence) override;
 

@@ -9,14 +9,14 @@ namespace {
 // A sample counts half after so many steps.
 constexpr double kHalfLife = 128;
 // A mean moves by at least a quarter of a sample.
-constexpr double kMostWeight = 4;
+constexpr double kMaxWeight = 4;
 // A sample counts as at most so many times the mean: two long steps in three are no new level yet.
-constexpr double kMostRise = 1.5;
+constexpr double kMaxRise = 1.5;
 // A guess weighs little; the first step of its size, which is often a slow one, not much more.
 constexpr double kGuessWeight = 0.1;
 constexpr double kFirstWeight = 0.25;
 // What weighs less is forgotten.
-constexpr double kLeastWeight = 1.0 / 16;
+constexpr double kMinWeight = 1.0 / 16;
 
 // What a round of a draft model is guessed to cost, in tokens of a prompt.
 constexpr int64_t kTokensOfRound = 16;
@@ -54,13 +54,13 @@ void StepCosts::Scale(const Point& known, double factor) {
 
 void StepCosts::AddSample(Point& point, double seconds) {
   const int64_t pause = point.samples == 0 ? 0 : steps_ - point.step;
-  point.fresh_steps = std::clamp(2 * pause, kLeastFreshSteps, kFreshSteps);
+  point.fresh_steps = std::clamp(2 * pause, kMinFreshSteps, kFreshSteps);
   if (++point.samples == 1) {
     point.mean = seconds;
     point.weight = kFirstWeight;
     point.last = {seconds, seconds};
   } else {
-    point.weight = std::min(Weight(point) + 1, kMostWeight);
+    point.weight = std::min(Weight(point) + 1, kMaxWeight);
     const double before = point.mean;
     if (pause > 1 || point.samples == 2) {
       // From other times: a step may be long by chance, not short.
@@ -69,8 +69,8 @@ void StepCosts::AddSample(Point& point, double seconds) {
     } else {
       const auto [least, most] = std::minmax({point.last[0], point.last[1]});
       const double median = std::clamp(seconds, least, most);
-      point.mean += (std::min(median, kMostRise * before) - before) / point.weight;
-      if (point.weight == kMostWeight) Scale(point, point.mean / before);
+      point.mean += (std::min(median, kMaxRise * before) - before) / point.weight;
+      if (point.weight == kMaxWeight) Scale(point, point.mean / before);
     }
   }
   point.last = {seconds, point.last[0]};
@@ -88,7 +88,7 @@ void StepCosts::Record(int64_t tokens, absl::Duration elapsed) {
     point = points_.insert(point, Point{.tokens = rounded});
   }
   AddSample(*point, seconds);
-  std::erase_if(points_, [&](const Point& p) { return Weight(p) < kLeastWeight; });
+  std::erase_if(points_, [&](const Point& p) { return Weight(p) < kMinWeight; });
   Fit();
 }
 
@@ -184,7 +184,7 @@ std::vector<int64_t> ChooseDraftLengths(std::span<const DraftCandidate> candidat
     int64_t depth = 0;
     for (const double chance : candidates[i].chances) {
       reached *= chance;
-      if (reached < kLeastReach) break;
+      if (reached < kMinReach) break;
       ++depth;
       tokens.push_back({reached, depth, i, candidates[i].by_model ? depth : 0});
       most_rounds = std::max(most_rounds, tokens.back().round);
@@ -203,7 +203,7 @@ std::vector<int64_t> ChooseDraftLengths(std::span<const DraftCandidate> candidat
     seconds[n] = absl::ToDoubleSeconds(costs.Estimate(sequences + static_cast<int64_t>(n)));
   }
   const double round_seconds = absl::ToDoubleSeconds(round_time);
-  double best = kLeastGain * static_cast<double>(sequences) / seconds[0];
+  double best = kMinGain * static_cast<double>(sequences) / seconds[0];
   size_t best_tokens = 0;
   int64_t best_rounds = 0;
   // Every number of rounds, and for each every number of tokens: the costs may have steps.

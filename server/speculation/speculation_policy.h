@@ -32,9 +32,9 @@ class StepCosts {
   // The estimate; rises with `tokens` >= 1. Zero while nothing was measured.
   absl::Duration Estimate(int64_t tokens) const;
   // Whether a step of so many tokens, or little fewer, was among the last ones recorded: of
-  // kLeastFreshSteps, doubled with each such step that comes only then, up to kFreshSteps.
+  // kMinFreshSteps, doubled with each such step that comes only then, up to kFreshSteps.
   bool IsFresh(int64_t tokens) const;
-  static constexpr int64_t kLeastFreshSteps = 16;
+  static constexpr int64_t kMinFreshSteps = 16;
   static constexpr int64_t kFreshSteps = 128;
 
  private:
@@ -74,13 +74,13 @@ class DraftCosts {
   absl::Duration CatchUp(int64_t behind) const { return behind * token_; }
   // A step has taken so long: kTrialShare of that may be spent on trials.
   void AddStep(absl::Duration elapsed) {
-    credit_ = std::min(credit_ + elapsed * kTrialShare, kMostCredit);
+    credit_ = std::min(credit_ + elapsed * kTrialShare, kMaxCredit);
   }
   // Whether there is credit for a trial of that length; then it is spent.
   bool TakeTrial(int64_t behind, int64_t rounds);
   static constexpr double kTrialShare = 0.01;
   // Of credit: longer pauses do not count.
-  static constexpr absl::Duration kMostCredit = absl::Milliseconds(200);
+  static constexpr absl::Duration kMaxCredit = absl::Milliseconds(200);
 
  private:
   absl::Duration round_;
@@ -102,16 +102,16 @@ struct DraftCandidate {
 //   (sequences + sum of the chances that a draft token is reached and right)
 //   / (costs(sequences + draft tokens) + rounds * round_time)
 //
-// where rounds is the longest of the by_model ones. Tokens less likely than kLeastReach are left
-// out. All 0 unless that is at least kLeastGain times what the step gives without drafts, and while
+// where rounds is the longest of the by_model ones. Tokens less likely than kMinReach are left
+// out. All 0 unless that is at least kMinGain times what the step gives without drafts, and while
 // the costs without drafts are not known, or not any more: such a step measures them. `sequences`
 // >= 1: those that decode in the step, the candidates among them; `max_tokens`: of all drafts
 // together. O(n log n) of all tokens n, times the rounds that there may be.
 std::vector<int64_t> ChooseDraftLengths(std::span<const DraftCandidate> candidates,
                                         int64_t sequences, const StepCosts& costs,
                                         absl::Duration round_time, int64_t max_tokens);
-inline constexpr double kLeastGain = 1.05;
-inline constexpr double kLeastReach = 1.0 / 64;
+inline constexpr double kMinGain = 1.05;
+inline constexpr double kMinReach = 1.0 / 64;
 
 }  // namespace tlm
 

@@ -15,12 +15,12 @@ constexpr std::array<double, 8> kFirstChances = {0.25, 0.35, 0.5, 0.6, 0.75, 0.8
 // A prior counts like so many judgements. On the same texts, 4 to 16 and memories of 16 to 64 and
 // of 128 to 2048 judgements come within 1 % of each other in log loss.
 constexpr double kPriorWeight = 8;
-constexpr size_t kLeastBuckets = 64;
+constexpr size_t kMinBuckets = 64;
 // A match this long that breaks off was a copy: one with a word changed goes on near there. Looking
 // there first gives up to 25 % more tokens a step in edited copies, and costs other text nothing.
 constexpr int64_t kCopy = 4;
 constexpr int64_t kPlacesBefore = 4;
-constexpr int64_t kPlacesBehind = 16;
+constexpr int64_t kPlacesAfter = 16;
 
 size_t ClassOf(int64_t match_length) {
   const auto behind = std::upper_bound(kClasses.begin() + 1, kClasses.end(), match_length);
@@ -39,10 +39,10 @@ int64_t MatchLength(std::span<const int32_t> tokens, int64_t place) {
 
 }  // namespace
 
-void MatchRecord::Add(int64_t match_length, bool came_true) {
+void MatchRecord::Add(int64_t match_length, bool hit) {
   Count& count = counts_[ClassOf(match_length)];
   const double kept = 1 - 1 / memory_;
-  count.came_true = count.came_true * kept + (came_true ? 1 : 0);
+  count.hit = count.hit * kept + (hit ? 1 : 0);
   count.all = count.all * kept + 1;
 }
 
@@ -51,7 +51,7 @@ double MatchRecord::Chance(int64_t match_length, const MatchRecord* prior) const
   const double expected =
       prior != nullptr ? prior->Chance(match_length, nullptr) : kFirstChances[size];
   const Count& count = counts_[size];
-  return (count.came_true + kPriorWeight * expected) / (count.all + kPriorWeight);
+  return (count.hit + kPriorWeight * expected) / (count.all + kPriorWeight);
 }
 
 TokenLookup::TokenLookup(int64_t prompt_tokens, MatchRecord& everyone)
@@ -59,7 +59,7 @@ TokenLookup::TokenLookup(int64_t prompt_tokens, MatchRecord& everyone)
 
 size_t TokenLookup::Bucket(std::span<const int32_t> tokens) const {
   uint64_t hash = 0;
-  for (const int32_t token : tokens.last(kLeastMatch)) {
+  for (const int32_t token : tokens.last(kMinMatch)) {
     hash = (hash + static_cast<uint32_t>(token)) * 0x9E3779B97F4A7C15u;
   }
   // The upper bits depend on all tokens.
@@ -68,7 +68,7 @@ size_t TokenLookup::Bucket(std::span<const int32_t> tokens) const {
 
 void TokenLookup::Note(std::span<const int32_t> tokens) {
   int32_t before = kNowhere;
-  if (tokens.size() >= kLeastMatch) {
+  if (tokens.size() >= kMinMatch) {
     int32_t& head = heads_[Bucket(tokens)];
     before = head;
     head = static_cast<int32_t>(tokens.size()) - 1;
@@ -78,17 +78,17 @@ void TokenLookup::Note(std::span<const int32_t> tokens) {
 
 void TokenLookup::Judge(std::span<const int32_t> tokens) {
   if (source_ == kNowhere) return;
-  const bool came_true = tokens[static_cast<size_t>(source_)] == tokens.back();
-  own_.Add(match_length_, came_true);
-  everyone_.Add(match_length_, came_true);
-  if (!came_true && match_length_ >= kCopy) broken_off_ = source_;
-  source_ = came_true ? source_ + 1 : kNowhere;
-  match_length_ = came_true ? std::min(match_length_ + 1, MatchRecord::kLongest) : 0;
+  const bool hit = tokens[static_cast<size_t>(source_)] == tokens.back();
+  own_.Add(match_length_, hit);
+  everyone_.Add(match_length_, hit);
+  if (!hit && match_length_ >= kCopy) broken_off_ = source_;
+  source_ = hit ? source_ + 1 : kNowhere;
+  match_length_ = hit ? std::min(match_length_ + 1, MatchRecord::kLongest) : 0;
 }
 
 void TokenLookup::TryMatch(std::span<const int32_t> tokens, int64_t place) {
   const int64_t length = MatchLength(tokens, place);
-  if (length < kLeastMatch || length <= match_length_) return;
+  if (length < kMinMatch || length <= match_length_) return;
   match_length_ = length;
   source_ = place + 1;
 }
@@ -100,12 +100,12 @@ void TokenLookup::FindLongerMatch(std::span<const int32_t> tokens) {
   const auto last = static_cast<int64_t>(tokens.size()) - 1;
   if (source_ == kNowhere && broken_off_ != kNowhere) {
     const int64_t first = std::max(broken_off_ - kPlacesBefore, int64_t{0});
-    const int64_t behind = std::min(broken_off_ + kPlacesBehind, last);
+    const int64_t behind = std::min(broken_off_ + kPlacesAfter, last);
     for (int64_t place = first; place < behind; ++place) TryMatch(tokens, place);
   }
   int32_t place = previous_[static_cast<size_t>(last)];
   // Of the longest class, no other match is better.
-  for (int64_t i = 0; i < kMostPlaces && place != kNowhere && match_length_ < MatchRecord::kLongest;
+  for (int64_t i = 0; i < kMaxPlaces && place != kNowhere && match_length_ < MatchRecord::kLongest;
        ++i) {
     TryMatch(tokens, place);
     place = previous_[static_cast<size_t>(place)];
@@ -116,7 +116,7 @@ void TokenLookup::Extend(std::span<const int32_t> tokens) {
   const size_t noted = previous_.size();
   if (tokens.size() > heads_.size()) {
     // At least a bucket a token, and so twice as many: the chains are made anew.
-    heads_.assign(std::max(kLeastBuckets, std::bit_ceil(tokens.size())), kNowhere);
+    heads_.assign(std::max(kMinBuckets, std::bit_ceil(tokens.size())), kNowhere);
     previous_.clear();
     previous_.reserve(heads_.size());
     for (size_t n = 1; n <= noted; ++n) Note(tokens.first(n));

@@ -25,30 +25,30 @@ class MatchRecord {
 
   explicit MatchRecord(double memory = kCommonMemory) : memory_(memory) {}
 
-  void Add(int64_t match_length, bool came_true);
+  void Add(int64_t match_length, bool hit);
   // The estimate for a match of this length; `prior`, which may be null, counts like a few
   // judgements of its own. Never exactly 0 or 1.
   double Chance(int64_t match_length, const MatchRecord* prior) const;
 
  private:
   struct Count {
-    double came_true = 0;
+    double hit = 0;
     double all = 0;
   };
   double memory_;
   std::array<Count, 8> counts_{};  // by class of match lengths
 };
 
-// An index of one sequence's tokens: where each run of kLeastMatch tokens stood before, the latest
+// An index of one sequence's tokens: where each run of kMinMatch tokens stood before, the latest
 // first. Every token behind the prompt judges the guess that was, or would have been, made for it:
 // what a draft is worth is known without computing one. Memory: at most 16 bytes a token. Not
 // thread-safe.
 class TokenLookup {
  public:
   // Shorter matches guess nothing.
-  static constexpr int64_t kLeastMatch = 2;
+  static constexpr int64_t kMinMatch = 2;
   // Earlier places of the last tokens that are compared, the latest ones.
-  static constexpr int64_t kMostPlaces = 32;
+  static constexpr int64_t kMaxPlaces = 32;
 
   // `everyone`: the record of all sequences, which this adds to and begins from; outlives it.
   TokenLookup(int64_t prompt_tokens, MatchRecord& everyone);
@@ -76,7 +76,7 @@ class TokenLookup {
   const int64_t prompt_tokens_;
   MatchRecord& everyone_;
   MatchRecord own_{MatchRecord::kOwnMemory};
-  // Chains of places whose last kLeastMatch tokens have the same hash: heads_ holds the latest
+  // Chains of places whose last kMinMatch tokens have the same hash: heads_ holds the latest
   // place of each bucket, previous_ the one before each place.
   std::vector<int32_t> heads_;
   std::vector<int32_t> previous_;

@@ -45,13 +45,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kMost = int64_t{1} << 24;
+constexpr int64_t kMax = int64_t{1} << 24;
 
 absl::StatusOr<std::vector<DecodeTest>> DecodesFromFlags() {
   TLM_ASSIGN_OR_RETURN(const std::vector<int64_t> sequences,
                        NumbersFlag(absl::GetFlag(FLAGS_sequences), "sequences", 1, 65536));
   TLM_ASSIGN_OR_RETURN(const std::vector<int64_t> depths,
-                       NumbersFlag(absl::GetFlag(FLAGS_depths), "depths", 0, kMost));
+                       NumbersFlag(absl::GetFlag(FLAGS_depths), "depths", 0, kMax));
   std::vector<DecodeTest> tests;
   if (absl::GetFlag(FLAGS_decode) == 0) return tests;
   for (const int64_t depth : depths) {
@@ -64,8 +64,7 @@ absl::StatusOr<std::vector<DecodeTest>> DecodesFromFlags() {
 
 absl::StatusOr<EnginePlan> PlanFromFlags() {
   EnginePlan plan;
-  TLM_ASSIGN_OR_RETURN(plan.prompts,
-                       NumbersFlag(absl::GetFlag(FLAGS_prompts), "prompts", 1, kMost));
+  TLM_ASSIGN_OR_RETURN(plan.prompts, NumbersFlag(absl::GetFlag(FLAGS_prompts), "prompts", 1, kMax));
   TLM_ASSIGN_OR_RETURN(plan.decodes, DecodesFromFlags());
   plan.decode_tokens = absl::GetFlag(FLAGS_decode);
   plan.load = {.requests = absl::GetFlag(FLAGS_requests),
@@ -78,18 +77,18 @@ absl::StatusOr<EnginePlan> PlanFromFlags() {
                                     std::pair(plan.load.output_tokens, "request_output"),
                                     std::pair(plan.batch_tokens, "batch_tokens"),
                                     std::pair(int64_t{plan.repetitions}, "repetitions")}) {
-    if (value < 1 || value > kMost) {
-      return InvalidArgument("--{} is {}, not 1 to {}", name, value, kMost);
+    if (value < 1 || value > kMax) {
+      return InvalidArgument("--{} is {}, not 1 to {}", name, value, kMax);
     }
   }
   for (const auto& [value, name] : {std::pair(absl::GetFlag(FLAGS_long_depth), "long_depth"),
                                     std::pair(plan.load.requests, "requests")}) {
-    if (value < 0 || value > kMost) {
-      return InvalidArgument("--{} is {}, not 0 to {}", name, value, kMost);
+    if (value < 0 || value > kMax) {
+      return InvalidArgument("--{} is {}, not 0 to {}", name, value, kMax);
     }
   }
-  if (plan.decode_tokens == 1 || plan.decode_tokens < 0 || plan.decode_tokens > kMost) {
-    return InvalidArgument("--decode is {}, not 0 or 2 to {}", plan.decode_tokens, kMost);
+  if (plan.decode_tokens == 1 || plan.decode_tokens < 0 || plan.decode_tokens > kMax) {
+    return InvalidArgument("--decode is {}, not 0 or 2 to {}", plan.decode_tokens, kMax);
   }
   return plan;
 }
@@ -103,7 +102,7 @@ struct ProductRate {
 // upper bound for prefill. Takes some tenths of a second; errors of PackMatrix.
 absl::StatusOr<ProductRate> MeasureProducts(BenchModel& loaded) {
   constexpr double kSeconds = 0.3;
-  constexpr size_t kLeastRuns = 5;
+  constexpr size_t kMinRuns = 5;
   Ops& ops = *loaded.backend.ops;
   const int64_t rows = std::min<int64_t>(512, loaded.model->limits().max_tokens);
   const int64_t k = loaded.config.d_model;
@@ -118,7 +117,7 @@ absl::StatusOr<ProductRate> MeasureProducts(BenchModel& loaded) {
   TLM_ASSIGN_OR_RETURN(const OwnedRows out, MakeRows(ops, rows, n, activations));
   std::vector<double> seconds;
   double total = 0;
-  while (seconds.size() < kLeastRuns || total < kSeconds) {
+  while (seconds.size() < kMinRuns || total < kSeconds) {
     const absl::Time begin = absl::Now();
     TLM_RETURN_IF_ERROR(ops.MatMul(x.rows, *matrix, {}, out.rows));
     TLM_RETURN_IF_ERROR(ops.device().Synchronize());

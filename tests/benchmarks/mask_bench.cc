@@ -276,7 +276,7 @@ struct Verdict {
   bool accepted = false;
   std::string why;  // not accepted
   double slowest = 0;
-  std::string slowest_behind;
+  std::string slowest_after;
 };
 
 Verdict Follow(const std::string& text, const std::vector<int32_t>& ids, const TokenTrie& tokens,
@@ -305,7 +305,7 @@ Verdict Follow(const std::string& text, const std::vector<int32_t>& ids, const T
     done += token;
     if (time > verdict.slowest) {
       verdict.slowest = time;
-      verdict.slowest_behind = done.substr(done.size() - std::min<size_t>(done.size(), 60));
+      verdict.slowest_after = done.substr(done.size() - std::min<size_t>(done.size(), 60));
     }
   }
   verdict.accepted = allowed.whole && done == text;
@@ -357,7 +357,7 @@ void Run(const Case& of, const Tokenizer& tokenizer, const std::shared_ptr<const
     if (verdict.slowest > slowest) {
       slowest = verdict.slowest;
       result["slowest_us"] = slowest;
-      result["slowest_behind"] = verdict.slowest_behind;
+      result["slowest_after"] = verdict.slowest_after;
     }
     if (verdict.accepted == document.valid) {
       ++totals.right_documents;

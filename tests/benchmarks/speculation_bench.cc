@@ -449,7 +449,7 @@ absl::StatusOr<std::vector<double>> AgreementsFromFlags() {
 }
 
 absl::StatusOr<Plan> PlanFromFlags() {
-  constexpr int64_t kMost = 1 << 20;
+  constexpr int64_t kMax = 1 << 20;
   Plan plan;
   TLM_ASSIGN_OR_RETURN(plan.model, ModelFromFlags());
   const std::string draft = absl::GetFlag(FLAGS_draft_model);
@@ -467,8 +467,8 @@ absl::StatusOr<Plan> PlanFromFlags() {
         std::tuple(absl::GetFlag(FLAGS_output_tokens), 2, "output_tokens"),
         std::tuple(absl::GetFlag(FLAGS_changed), 0, "changed"),
         std::tuple(int64_t{absl::GetFlag(FLAGS_rounds)}, 1, "rounds")}) {
-    if (value >= least && value <= kMost) continue;
-    return InvalidArgument("--{} is {}, not {} to {}", name, value, least, kMost);
+    if (value >= least && value <= kMax) continue;
+    return InvalidArgument("--{} is {}, not {} to {}", name, value, least, kMax);
   }
   TLM_RETURN_IF_ERROR(SpeculationFromFlags().status());
   if (absl::GetFlag(FLAGS_corpus).empty()) return InvalidArgument("give a --corpus");

@@ -42,8 +42,8 @@ class ModelDrafts : public DraftSource {
         new ModelDrafts(*std::move(ops), *std::move(model), greedy));
   }
 
-  int64_t Behind(int64_t sequence, std::span<const int32_t> tokens) const override {
-    return drafts_.Behind(sequence, tokens);
+  int64_t Lag(int64_t sequence, std::span<const int32_t> tokens) const override {
+    return drafts_.Lag(sequence, tokens);
   }
   absl::Status Propose(std::span<Guess> guesses) override {
     for (Guess& guess : guesses) {

@@ -110,10 +110,10 @@ inline Collected Verified(const Collected& alone, const Claim& claim) {
   const size_t tokens = claim.changed.has_value() ? *claim.changed + 1 : claim.tokens;
   FinishReason& reason = expected.ends.at(0).reason;
   // The claim ends before the mask that nothing can follow in is asked for.
-  const bool ends_behind =
+  const bool ends_after =
       reason == FinishReason::kConstraint || reason == FinishReason::kConstraintComplete;
   if (claim.changed.has_value() || tokens < alone.tokens.size() ||
-      (tokens == alone.tokens.size() && ends_behind)) {
+      (tokens == alone.tokens.size() && ends_after)) {
     reason = FinishReason::kRowsComplete;
   }
   expected.tokens.resize(std::min(tokens, alone.tokens.size()));

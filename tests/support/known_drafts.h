@@ -31,7 +31,7 @@ class KnownDrafts : public DraftSource {
     known.tokens.insert(known.tokens.end(), output.begin(), output.end());
   }
 
-  int64_t Behind(int64_t, std::span<const int32_t>) const override { return 0; }
+  int64_t Lag(int64_t, std::span<const int32_t>) const override { return 0; }
   absl::Status Propose(std::span<Guess> guesses) override {
     if (fails_) return absl::InternalError("the draft source is broken");
     for (Guess& guess : guesses) Fill(guess);

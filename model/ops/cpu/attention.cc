@@ -132,7 +132,7 @@ int64_t CpuAttention::UnitsToSplit(int64_t head_dim) {
 
 void CpuAttention::CutPieces(int64_t splits, int64_t head_dim, int64_t* unit, int64_t* tile) {
   pieces_.clear();
-  wholes_.clear();
+  split_units_.clear();
   int64_t total = 0;
   for (const Unit& each : units_) total += each.cost();
   int64_t room = SplitFloats(threads(), max_head_dim_);
@@ -142,7 +142,7 @@ void CpuAttention::CutPieces(int64_t splits, int64_t head_dim, int64_t* unit, in
     const int64_t record = AttentionRecord(of.rows(), head_dim);
     const int64_t tiles = std::min(of.tile_end - *tile, room / record);
     if (tiles == 0) return;
-    wholes_.push_back({*unit, *tile, *tile + tiles, to});
+    split_units_.push_back({*unit, *tile, *tile + tiles, to});
     // A few pieces for every thread.
     const int64_t step = std::clamp<int64_t>(total * of.tiles() / (4 * threads() * of.cost()), 1,
                                              DivideUp(tiles, threads()));
@@ -211,9 +211,9 @@ void CpuAttention::Compute(const Call& call, int64_t first_unit) {
 
 void CpuAttention::FoldPieces(const Call& call) {
   int64_t rows = 0;
-  for (const Piece& whole : wholes_) rows += units_[static_cast<size_t>(whole.unit)].rows();
+  for (const Piece& whole : split_units_) rows += units_[static_cast<size_t>(whole.unit)].rows();
   pool_.ParallelFor(rows, [&](int64_t row) {
-    auto whole = wholes_.begin();
+    auto whole = split_units_.begin();
     while (row >= units_[static_cast<size_t>(whole->unit)].rows()) {
       row -= units_[static_cast<size_t>(whole->unit)].rows();
       ++whole;

@@ -63,11 +63,11 @@ class CpuAttention {
   // Puts units that would keep one thread busy for too long to the front; how many there are.
   int64_t UnitsToSplit(int64_t head_dim);
   // Cuts as many tiles of the first `splits` units, from (unit, tile) on, as there is room for
-  // records of into pieces_ and wholes_.
+  // records of into pieces_ and split_units_.
   void CutPieces(int64_t splits, int64_t head_dim, int64_t* unit, int64_t* tile);
   // Computes pieces_, and units from `first_unit` on whole.
   void Compute(const Call& call, int64_t first_unit);
-  // Folds the records of wholes_.
+  // Folds the records of split_units_.
   void FoldPieces(const Call& call);
   AttentionArgs ArgsOf(const Call& call, const Unit& unit) const;
   // The keys of a tile that a unit sees, and of the first.
@@ -87,7 +87,7 @@ class CpuAttention {
   // Of the running call, kept for their memory.
   std::vector<Unit> units_;
   std::vector<Piece> pieces_;
-  std::vector<Piece> wholes_;         // those of a unit, together
+  std::vector<Piece> split_units_;    // those of a unit, together
   std::vector<int64_t> state_begin_;  // of the units that are split, in floats
 };
 

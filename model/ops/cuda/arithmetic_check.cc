@@ -35,14 +35,14 @@ struct KnownTerm {
   int k;
   float w, x;
 };
-constexpr int kMostTerms = 4;
+constexpr int kMaxTerms = 4;
 
 // A sum and its value on the tensor cores of Hopper (terms truncated to 25 bits behind the largest
 // one's exponent, 16 products at a time) and of Ampere (24 bits, 8 products at a time). Operands
 // are exact in bfloat16 and float16.
 struct KnownSum {
   const char* name;
-  std::array<KnownTerm, kMostTerms> terms;
+  std::array<KnownTerm, kMaxTerms> terms;
   float hopper;
   float ampere;
 };
@@ -118,7 +118,7 @@ constexpr CheckShape kTable{kKnownSumCount, kKnownSumCount, 32};
 // Random numbers: several tiles of every shape but the largest, and pipeline stages that end within
 // k.
 constexpr CheckShape kRandom{24, 40, 160};
-constexpr int64_t kMostOutputs = std::max(kTable.outputs(), kRandom.outputs());
+constexpr int64_t kMaxOutputs = std::max(kTable.outputs(), kRandom.outputs());
 
 // The same products at another place in their tiles: without the first kShiftX rows of x and
 // kShiftW rows of w.
@@ -216,7 +216,7 @@ class ProductChecker {
 
 absl::StatusOr<ProductChecker> ProductChecker::Create(CudaDevice& device, DType dtype) {
   constexpr size_t kInputBytes = 2 * std::max(kTable.inputs(), kRandom.inputs());
-  constexpr size_t kOutputBytes = 4 * kMostOutputs;
+  constexpr size_t kOutputBytes = 4 * kMaxOutputs;
   TLM_RETURN_IF_ERROR(device.Check(PrepareGemmMma(dtype), "PrepareGemmMma"));
   TLM_ASSIGN_OR_RETURN(CheckMemory memory,
                        CheckMemory::Allocate(device, {kInputBytes, kInputBytes, kOutputBytes,

@@ -12,7 +12,7 @@ namespace tlm {
 namespace {
 
 // The least number of rows of logits that a slot allocates memory for.
-constexpr int64_t kLeastLogitsRows = 8;
+constexpr int64_t kMinLogitsRows = 8;
 
 }  // namespace
 
@@ -137,7 +137,7 @@ absl::Status BatchRing::Download(int64_t result_bytes, const float* logits, int6
 absl::Status BatchRing::TakeLogits(Slot& slot, int64_t rows) {
   const size_t row_bytes = static_cast<size_t>(shape_.vocab_size) * sizeof(float);
   if (static_cast<size_t>(rows) * row_bytes <= slot.logits.bytes()) return absl::OkStatus();
-  const auto more = std::bit_ceil(static_cast<uint64_t>(std::max(rows, kLeastLogitsRows)));
+  const auto more = std::bit_ceil(static_cast<uint64_t>(std::max(rows, kMinLogitsRows)));
   const auto taken = static_cast<size_t>(
       std::max(rows, std::min(static_cast<int64_t>(more), shape_.max_host_rows)));
   slot.logits = Buffer();

@@ -9,14 +9,14 @@ namespace tlm {
 namespace {
 
 constexpr size_t kAlignment = 64;
-constexpr size_t kMost = std::numeric_limits<size_t>::max();
-constexpr size_t kMostUploaded = size_t{4} * std::numeric_limits<int32_t>::max();
+constexpr size_t kMax = std::numeric_limits<size_t>::max();
+constexpr size_t kMaxUploaded = size_t{4} * std::numeric_limits<int32_t>::max();
 
-size_t Sum(size_t a, size_t b) { return a > kMost - b ? kMost : a + b; }
-size_t Product(size_t a, size_t b) { return b != 0 && a > kMost / b ? kMost : a * b; }
+size_t Sum(size_t a, size_t b) { return a > kMax - b ? kMax : a + b; }
+size_t Product(size_t a, size_t b) { return b != 0 && a > kMax / b ? kMax : a * b; }
 size_t Aligned(size_t bytes) {
   const size_t padded = Sum(bytes, kAlignment - 1);
-  return padded == kMost ? kMost : padded / kAlignment * kAlignment;
+  return padded == kMax ? kMax : padded / kAlignment * kAlignment;
 }
 // Bytes of an array of int32.
 size_t ArrayBytes(int64_t rows, int64_t cols = 1) {
@@ -43,7 +43,7 @@ RingLayout::RingLayout(const RingShape& shape) {
   const PaddedShape largest{.tokens = shape.max_tokens, .rows = shape.max_rows};
   const size_t tables = PlacesOf(largest, shape.attention_bytes).BlockTables(shape.job_bytes);
   upload_bytes_ = Sum(tables, Aligned(ArrayBytes(shape.max_sequences, shape.max_blocks)));
-  if (upload_bytes_ > kMostUploaded) upload_bytes_ = kMost;
+  if (upload_bytes_ > kMaxUploaded) upload_bytes_ = kMax;
   job_results_offset_ = Aligned(ArrayBytes(shape.max_jobs));
   download_bytes_ = Aligned(Sum(job_results_offset_, shape.result_bytes));
   slot_bytes_ = Sum(upload_bytes_, download_bytes_);

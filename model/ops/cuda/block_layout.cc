@@ -14,7 +14,7 @@ namespace tlm {
 namespace {
 
 // The largest finite bfloat16.
-constexpr float kMostBf16 = 0x1.fep127f;
+constexpr float kMaxBf16 = 0x1.fep127f;
 
 BlockScales ScalesOf(DType type, const BlockFormat& format) {
   if (format.has_floats) return BlockScales::kFloatElements;
@@ -118,25 +118,25 @@ BlockLayout::BlockLayout(int64_t n, int64_t k, DType type)
       format_(FormatFor(type)),
       spans_((k + kSpanInputs - 1) / kSpanInputs) {
   TLM_CHECK(n >= 0 && k >= 0 && k <= std::numeric_limits<int32_t>::max());
-  strip_bytes_ = static_cast<size_t>(spans_ / kMostSpans) *
-                     static_cast<size_t>(format_.cell_bytes(kMostSpans)) +
-                 static_cast<size_t>(format_.cell_bytes(static_cast<int>(spans_ % kMostSpans)));
+  strip_bytes_ =
+      static_cast<size_t>(spans_ / kMaxSpans) * static_cast<size_t>(format_.cell_bytes(kMaxSpans)) +
+      static_cast<size_t>(format_.cell_bytes(static_cast<int>(spans_ % kMaxSpans)));
 }
 
 size_t BlockLayout::bytes() const {
-  constexpr size_t kMost = std::numeric_limits<size_t>::max();
+  constexpr size_t kMax = std::numeric_limits<size_t>::max();
   const auto strips = static_cast<size_t>(this->strips());
-  return strip_bytes_ != 0 && strips > kMost / strip_bytes_ ? kMost : strips * strip_bytes_;
+  return strip_bytes_ != 0 && strips > kMax / strip_bytes_ ? kMax : strips * strip_bytes_;
 }
 
 void BlockLayout::Write(const BlockValues& values, int row, int64_t first, std::byte* strip) const {
   const auto elements = static_cast<int64_t>(BlockOf(type_).elements);
   const int64_t cell = first / kCellInputs;
-  const int spans = static_cast<int>(std::min<int64_t>(kMostSpans, spans_ - cell * kMostSpans));
+  const int spans = static_cast<int>(std::min<int64_t>(kMaxSpans, spans_ - cell * kMaxSpans));
   const int begin = static_cast<int>(first % kCellInputs);  // within the cell
   const int end = std::min(begin + static_cast<int>(elements), spans * kSpanInputs);
   std::byte* const to =
-      strip + static_cast<size_t>(cell) * static_cast<size_t>(format_.cell_bytes(kMostSpans));
+      strip + static_cast<size_t>(cell) * static_cast<size_t>(format_.cell_bytes(kMaxSpans));
   uint8_t q[kMaxBlockElements];
   for (int i = 0; i < end - begin; ++i) {
     q[i] = format_.has_values ? PlaceOfValue(values.q[i]) : values.q[i];
@@ -204,7 +204,7 @@ absl::Status BlockRows::ReadStrip(std::span<const int64_t> outputs, const BlockL
     for (int64_t first = 0; first < k_;
          first += static_cast<int64_t>(size.elements), block += size.bytes) {
       ReadBlock(type_, block, &values);
-      if (!(LargestMagnitude(type_, values) <= kMostBf16)) return NotFinite();
+      if (!(LargestMagnitude(type_, values) <= kMaxBf16)) return NotFinite();
       layout.Write(values, static_cast<int>(row), first, strip);
     }
   }
@@ -225,7 +225,7 @@ absl::Status BlockRows::Quantise(std::span<const int64_t> outputs, const BlockLa
       QuantiseBlock(type_, rows.data() + row * k + static_cast<size_t>(first),
                     std::min(elements, k_ - first),
                     importance_.empty() ? nullptr : importance_.data() + first, &values);
-      if (!(LargestMagnitude(type_, values) <= kMostBf16)) return NotFinite();
+      if (!(LargestMagnitude(type_, values) <= kMaxBf16)) return NotFinite();
       layout.Write(values, static_cast<int>(row), first, strip);
     }
   }

@@ -63,12 +63,12 @@ class Gemm {
   // `gated_outputs` outputs (0: it has none) and shapes that the library could take.
   size_t ReserveBytes(const BatchLimits& limits, int64_t gated_outputs, DType dtype) const;
   // Bytes of the panel for dequantised rows: enough for a whole matrix of `elements` elements (each
-  // row counted as a multiple of 8), the model's largest, but at most kMostPanelBytes. A larger
+  // row counted as a multiple of 8), the model's largest, but at most kMaxPanelBytes. A larger
   // matrix is dequantised in several parts.
   static size_t PanelBytes(int64_t elements) {
-    return std::min(static_cast<size_t>(elements) * 2, kMostPanelBytes);
+    return std::min(static_cast<size_t>(elements) * 2, kMaxPanelBytes);
   }
-  static constexpr size_t kMostPanelBytes = size_t{256} << 20;
+  static constexpr size_t kMaxPanelBytes = size_t{256} << 20;
   // Allocates the workspace and the panel (PanelBytes; 0: no matrix is in blocks). Then finds out,
   // for every layout prepared, for which row counts the library has the bits of the own kernels and
   // is faster. That takes more memory, which is freed at the end: inputs and outputs of the largest

@@ -26,12 +26,12 @@ std::vector<size_t> TrialOrder(std::span<const GemmAlgorithm> algorithms, int co
 }
 
 absl::StatusOr<float> MedianTime(absl::FunctionRef<absl::StatusOr<float>()> once) {
-  constexpr size_t kLeastRuns = 3;
-  constexpr size_t kMostRuns = 7;
+  constexpr size_t kMinRuns = 3;
+  constexpr size_t kMaxRuns = 7;
   constexpr float kEnough = 4.0f;  // ms
   std::vector<float> times;
   float sum = 0.0f;
-  while (times.size() < kLeastRuns || (times.size() < kMostRuns && sum < kEnough)) {
+  while (times.size() < kMinRuns || (times.size() < kMaxRuns && sum < kEnough)) {
     TLM_ASSIGN_OR_RETURN(const float time, once());
     times.push_back(time);
     sum += time;
@@ -45,8 +45,8 @@ absl::StatusOr<std::optional<size_t>> ChooseFastest(
     size_t count, size_t most, absl::FunctionRef<absl::StatusOr<bool>(size_t)> agrees,
     std::span<const int64_t> rows, absl::FunctionRef<absl::StatusOr<float>(int64_t)> own_time,
     absl::FunctionRef<absl::StatusOr<float>(size_t, int64_t)> time) {
-  constexpr float kLeastTime = 1e-6f;  // ms: less than any product takes
-  std::vector<float> own;              // by `rows`
+  constexpr float kMinTime = 1e-6f;  // ms: less than any product takes
+  std::vector<float> own;            // by `rows`
   const auto relative_time = [&](size_t i) -> absl::StatusOr<float> {
     float sum = 0.0f;
     for (size_t row = 0; row < rows.size(); ++row) {
@@ -64,7 +64,7 @@ absl::StatusOr<std::optional<size_t>> ChooseFastest(
     ++agreed;
     while (own.size() < rows.size()) {
       TLM_ASSIGN_OR_RETURN(const float taken, own_time(rows[own.size()]));
-      own.push_back(std::max(taken, kLeastTime));
+      own.push_back(std::max(taken, kMinTime));
     }
     const absl::StatusOr<float> taken = relative_time(i);
     if (absl::IsUnimplemented(taken.status())) continue;

@@ -58,7 +58,7 @@ int PrefetchBytes(int tile, int grid, int64_t k) {
   const MmaTile& shape = kMmaTiles[tile];
   if (shape.tokens > kPrefetchTokens || k <= (shape.stages - 1) * shape.stage_k) return 0;
   const int64_t share = kPrefetchBytes / grid / kLineBytes * kLineBytes;
-  return static_cast<int>(std::min({share, shape.rows * k * 2, int64_t{kMostPrefetchBytes}}));
+  return static_cast<int>(std::min({share, shape.rows * k * 2, int64_t{kMaxPrefetchBytes}}));
 }
 
 GemmPlan PlanMma(GemmMethod method, int tile, const GemmShape& shape, const GemmDevice& device) {

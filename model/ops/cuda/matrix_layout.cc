@@ -16,8 +16,8 @@ int64_t PaddedRow(int64_t k, DType dtype) {
 }
 
 size_t SaturatedProduct(size_t a, size_t b) {
-  constexpr size_t kMost = std::numeric_limits<size_t>::max();
-  return b != 0 && a > kMost / b ? kMost : a * b;
+  constexpr size_t kMax = std::numeric_limits<size_t>::max();
+  return b != 0 && a > kMax / b ? kMax : a * b;
 }
 
 }  // namespace

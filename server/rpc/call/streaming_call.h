@@ -16,7 +16,7 @@ namespace tlm {
 
 // A reactor that owns everything of one call: see PendingCall. Each wake-up, and each write that is
 // done, asks Next() for what comes next. A reader that does not keep up leaves a write in flight.
-// Results are then taken in until the call IsBehind(); later ones stay in the token stream, and the
+// Results are then taken in until the call IsAfter(); later ones stay in the token stream, and the
 // sequence is parked when that is full.
 template <typename Response>
 class StreamingCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>, public PendingCall {
@@ -36,10 +36,10 @@ class StreamingCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>, public 
   // Asked only while no write is in flight.
   virtual NextStep Next(Response& message) TLM_REQUIRES(mutex_) = 0;
   // Collects results; called at every wake-up, but while a write is in flight or the request is
-  // being read only until IsBehind().
+  // being read only until IsAfter().
   virtual void Collect() TLM_REQUIRES(mutex_) = 0;
   // Enough results wait to be written: collects no more.
-  virtual bool IsBehind() const TLM_REQUIRES(mutex_) = 0;
+  virtual bool IsAfter() const TLM_REQUIRES(mutex_) = 0;
   // Whether the status of a call without a message follows headers, as that of a stream that fails
   // later does; otherwise see ReturnTrace.
   virtual bool FailsAsStream(const absl::Status& /*status*/) const { return false; }
@@ -63,7 +63,7 @@ void StreamingCall<Response>::Pump() {
     MutexLock lock(&mutex_);
     if (finished_) return;
     const bool waits = writing_ || reading_;
-    if (!ending_.has_value() && !(waits && IsBehind())) Collect();
+    if (!ending_.has_value() && !(waits && IsAfter())) Collect();
     if (waits) return;
     if (ending_.has_value()) {
       step = NextStep::End(*ending_);

@@ -18,7 +18,7 @@ class TextPools {
   // The most that gRPC's threads parse, and the most that counts as short.
   static constexpr int64_t kAtOnceBytes = int64_t{4} << 10;
   static constexpr int64_t kShortBytes = int64_t{128} << 10;
-  static constexpr int kLeastThreads = 2;
+  static constexpr int kMinThreads = 2;
 
   // The pool for a request of so many bytes; null: gRPC's thread parses it.
   FairPool* For(int64_t bytes) {

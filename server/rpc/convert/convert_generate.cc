@@ -314,7 +314,7 @@ absl::StatusOr<GenerateCall> ConvertGenerate(const v1::GenerateRequest& request,
   call.prompt = std::move(prompt.ids);
   TLM_RETURN_IF_ERROR(CheckResumedLength(call, model.limits));
   if (model.tokenizer != nullptr) {
-    call.output.text_position = PositionBehind(*model.tokenizer, call.prompt);
+    call.output.text_position = PositionAfter(*model.tokenizer, call.prompt);
   }
   return call;
 }

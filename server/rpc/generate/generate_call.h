@@ -141,7 +141,7 @@ class GenerateStream final
   using Step = typename StreamingCall<typename Mapping::Response>::NextStep;
 
   void Collect() override TLM_REQUIRES(this->mutex_) { this->CollectOutputs(); }
-  bool IsBehind() const override TLM_REQUIRES(this->mutex_) {
+  bool IsAfter() const override TLM_REQUIRES(this->mutex_) {
     return this->outputs_.has_value() && this->outputs_->backlog() > this->kMaxBacklog;
   }
   bool FailsAsStream(const absl::Status& status) const override {

@@ -89,7 +89,7 @@ class ForwardReactor final : public StreamingCall<v1::ForwardResponse> {
 
   // Rows stay in the token streams until they are written.
   void Collect() override TLM_REQUIRES(mutex_) {}
-  bool IsBehind() const override TLM_REQUIRES(mutex_) { return false; }
+  bool IsAfter() const override TLM_REQUIRES(mutex_) { return false; }
 
   NextStep Next(v1::ForwardResponse& message) override TLM_REQUIRES(mutex_) {
     if (!header_sent_) {

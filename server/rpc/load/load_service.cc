@@ -100,7 +100,7 @@ absl::StatusOr<absl::Duration> IntervalOf(const grpc::ByteBuffer& bytes) {
   TLM_RETURN_IF_ERROR(TakeMessage(bytes, request));
   TLM_ASSIGN_OR_RETURN(const absl::Duration interval,
                        ReadDuration("report_interval", request.report_interval()));
-  return std::max(interval, LoadService::kLeastInterval);
+  return std::max(interval, LoadService::kMinInterval);
 }
 
 }  // namespace
@@ -115,10 +115,10 @@ absl::StatusOr<absl::Duration> LoadService::Admit(const CallRecord& record, cons
   TLM_RETURN_IF_ERROR(record.access);
   if (rpc == nullptr) return StartingStatus();
   TLM_ASSIGN_OR_RETURN(const absl::Duration interval, IntervalOf(request));
-  if (++count_ > kMostStreams) {
+  if (++count_ > kMaxStreams) {
     --count_;
-    return ResourceExhausted("{} streams of load reports are open, the limit is {}", kMostStreams,
-                             kMostStreams);
+    return ResourceExhausted("{} streams of load reports are open, the limit is {}", kMaxStreams,
+                             kMaxStreams);
   }
   return interval;
 }

@@ -27,8 +27,8 @@ using LoadServiceMethods =
 class LoadService final : public LoadServiceMethods {
  public:
   // Streams at once; more end with RESOURCE_EXHAUSTED. Some of what StreamLimit bounds.
-  static constexpr int64_t kMostStreams = 4096;
-  static constexpr absl::Duration kLeastInterval = absl::Seconds(1);
+  static constexpr int64_t kMaxStreams = 4096;
+  static constexpr absl::Duration kMinInterval = absl::Seconds(1);
 
   // What `services` names and `gate` outlive the service and its calls. Until the gate is open all
   // calls end with UNAVAILABLE, reason STARTING.

@@ -154,9 +154,9 @@ void OtlpExporter::OnCallEnd(const CallRecord& record, const CallSummary& summar
   const auto count = static_cast<int64_t>(spans.size());
   {
     MutexLock lock(&mutex_);
-    if (!stopping_ && queue_.size() < kMostQueuedCalls) {
+    if (!stopping_ && queue_.size() < kMaxQueuedCalls) {
       queue_.push_back(std::move(spans));
-      if (queue_.size() == 1 || queue_.size() == kMostBatchCalls) changed_.NotifyAll();
+      if (queue_.size() == 1 || queue_.size() == kMaxBatchCalls) changed_.NotifyAll();
       return;
     }
   }
@@ -195,11 +195,11 @@ int64_t OtlpExporter::TakeBatch(Request& request) {
     while (queue_.empty() && !stopping_) changed_.Wait(&mutex_);
     const absl::Time due = Now() + timing_.gather;
     for (absl::Duration left = timing_.gather;
-         !stopping_ && queue_.size() < kMostBatchCalls && left > absl::ZeroDuration();
+         !stopping_ && queue_.size() < kMaxBatchCalls && left > absl::ZeroDuration();
          left = due - Now()) {
       changed_.WaitFor(&mutex_, absl::ToChronoNanoseconds(left));
     }
-    while (!queue_.empty() && calls.size() < kMostBatchCalls) {
+    while (!queue_.empty() && calls.size() < kMaxBatchCalls) {
       calls.push_back(std::move(queue_.front()));
       queue_.pop_front();
     }

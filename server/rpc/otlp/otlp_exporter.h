@@ -33,8 +33,8 @@ namespace tlm {
 class OtlpExporter final : public CallObserver {
  public:
   // Calls, each with its spans: some 4 KiB a call.
-  static constexpr size_t kMostQueuedCalls = 4096;
-  static constexpr size_t kMostBatchCalls = 512;
+  static constexpr size_t kMaxQueuedCalls = 4096;
+  static constexpr size_t kMaxBatchCalls = 512;
 
   struct Timing {
     absl::Duration gather = absl::Seconds(1);  // before a batch that is not full

@@ -14,7 +14,7 @@ namespace tlm::bench {
 namespace {
 
 // Passages begin anywhere in the corpus and end before its end.
-constexpr size_t kLeastWords = 1000;
+constexpr size_t kMinWords = 1000;
 // English has about one word in 6 bytes; a token is hardly ever longer.
 constexpr size_t kMaxTokenBytes = 16;
 
@@ -66,9 +66,9 @@ class TaskMaker {
       : tokenizer_(tokenizer), corpus_(corpus), words_(PlainWords(corpus)), options_(options) {}
 
   absl::Status Check() const {
-    if (words_.size() >= kLeastWords) return absl::OkStatus();
+    if (words_.size() >= kMinWords) return absl::OkStatus();
     return InvalidArgument("the corpus has {} plain words, the least is {}", words_.size(),
-                           kLeastWords);
+                           kMinWords);
   }
 
   using Maker = absl::StatusOr<Piece> (TaskMaker::*)();

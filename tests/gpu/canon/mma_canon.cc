@@ -40,7 +40,7 @@ using Json = nlohmann::ordered_json;
 constexpr int kMmaTiles = 4096;
 constexpr int64_t kRowCounts[] = {1,  2,  7,   8,   9,   16,  17,  31,  33,   63,   64,
                                   65, 96, 128, 129, 192, 256, 257, 512, 1000, 2048, 8192};
-constexpr int64_t kMostLogitsRows = 512;
+constexpr int64_t kMaxLogitsRows = 512;
 
 std::vector<ProductShape> Shapes() {
   return {
@@ -121,7 +121,7 @@ absl::StatusOr<bool> RunProduct(CudaDevice& device, GemmLibrary* library, const 
                                 Json& json) {
   std::vector<int64_t> row_counts;
   for (const int64_t rows : kRowCounts) {
-    if (!shape.logits || rows <= kMostLogitsRows) row_counts.push_back(rows);
+    if (!shape.logits || rows <= kMaxLogitsRows) row_counts.push_back(rows);
   }
   TLM_ASSIGN_OR_RETURN(const ProductCheck check, CheckProduct(device, library, shape, row_counts));
   const char* by = check.library ? "cublaslt" : "own";

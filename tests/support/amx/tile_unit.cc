@@ -79,11 +79,11 @@ float WithoutSubnormal(float value) {
 // To a float, ties to even, 0 where the result rounded as if exponents had no end is subnormal.
 float RoundedToNormal(double value) {
   constexpr double kScale = 0x1p200;
-  constexpr double kLeast = 0x1p-126;
-  if (std::abs(value) >= 2.0 * kLeast || std::isnan(value)) return static_cast<float>(value);
+  constexpr double kMin = 0x1p-126;
+  if (std::abs(value) >= 2.0 * kMin || std::isnan(value)) return static_cast<float>(value);
   const float scaled = static_cast<float>(value * kScale);
   const double rounded = static_cast<double>(scaled) / kScale;
-  return std::abs(rounded) < kLeast ? std::copysign(0.0f, scaled) : static_cast<float>(rounded);
+  return std::abs(rounded) < kMin ? std::copysign(0.0f, scaled) : static_cast<float>(rounded);
 }
 
 // a + b rounded to odd: what is rounded to a float after has been rounded once.

@@ -9,7 +9,7 @@ namespace tlm::simt::emulated {
 namespace {
 
 // The most kernels that may have begun while an earlier one has not ended.
-constexpr size_t kMostEarlyBlocks = 3;
+constexpr size_t kMaxEarlyBlocks = 3;
 
 size_t BlockCount(const dim3& grid) { return size_t{grid.x} * grid.y * grid.z; }
 
@@ -111,7 +111,7 @@ bool Device::RunBlock(Block& block) {
 // block lets its successor start, one block of this begins, and so on.
 void Device::BeginEarly(CUstream_st& stream) {
   std::deque<EarlyBlock>& early = stream.early;
-  while (options.overlap && failure == cudaSuccess && early.size() < kMostEarlyBlocks &&
+  while (options.overlap && failure == cudaSuccess && early.size() < kMaxEarlyBlocks &&
          early.size() < stream.queue.size()) {
     const Kernel* next = stream.queue[early.size()].kernel.get();
     if (next == nullptr || !next->overlaps_previous) return;

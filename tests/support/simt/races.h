@@ -110,12 +110,12 @@ class KernelRaces {
     uint8_t mask = 0;
     Store store{};
   };
-  static constexpr size_t kLeastWords = 1 << 12;
+  static constexpr size_t kMinWords = 1 << 12;
   static size_t Place(uintptr_t word) { return word * 0x9e3779b97f4a7c15u >> 20; }
   Word& At(uintptr_t word);
   void Grow();
 
-  std::vector<Word> words_ = std::vector<Word>(kLeastWords);
+  std::vector<Word> words_ = std::vector<Word>(kMinWords);
   size_t used_ = 0;
   uint32_t kernel_ = 1;
   uintptr_t begin_ = ~uintptr_t{0};  // all stores lie in [begin_, end_)

@@ -46,7 +46,7 @@ inline constexpr int kCellInputs = 256;
 inline constexpr int kSpanInputs = 128;
 inline constexpr int kUnitInputs = 32;
 inline constexpr int kStepInputs = 16;
-inline constexpr int kMostSpans = kCellInputs / kSpanInputs;
+inline constexpr int kMaxSpans = kCellInputs / kSpanInputs;
 
 // Where the scale, s, min and t of an element (blocks.h) are stored. d, m and dmin are float16.
 enum class BlockScales : int32_t {

@@ -14,7 +14,7 @@ namespace {
 using namespace simt;
 
 // One thread block per cell; a thread converts a lane's share of a row's span.
-constexpr int kCellThreads = kMostSpans * kStripRows * kStepLanes;
+constexpr int kCellThreads = kMaxSpans * kStripRows * kStepLanes;
 constexpr int kEmbedThreads = 128;
 // Row pitch of the cell's values in shared memory: 16 bytes more than a row, so that a warp's
 // simultaneous stores go to different banks.
@@ -22,12 +22,12 @@ constexpr int kPitch = kCellInputs + kRun;
 constexpr size_t kCellShared = size_t{kStripRows} * kPitch * sizeof(uint16_t);
 
 TLM_DEVICE int SpansOf(const BlockMatrixArgs& matrix, int cell) {
-  const int left = matrix.spans - cell * kMostSpans;
-  return left < kMostSpans ? left : kMostSpans;
+  const int left = matrix.spans - cell * kMaxSpans;
+  return left < kMaxSpans ? left : kMaxSpans;
 }
 TLM_DEVICE const unsigned char* CellOf(const BlockMatrixArgs& matrix, int strip, int cell) {
   return matrix.data + strip * matrix.strip_bytes +
-         int64_t{cell} * matrix.format.cell_bytes(kMostSpans);
+         int64_t{cell} * matrix.format.cell_bytes(kMaxSpans);
 }
 
 // Converts this thread's 32 elements; `to` is the tile's first value.
@@ -134,13 +134,13 @@ TLM_KERNEL __launch_bounds__(kEmbedThreads) EmbedBlocks(const EmbedBlocksArgs ar
     const int lane = share % kStepLanes;
     const int step = share / kStepLanes % kSpanSteps;
     const int span = share / (kStepLanes * kSpanSteps);
-    const int cell = span / kMostSpans;
+    const int cell = span / kMaxSpans;
     const int spans = SpansOf(table, cell);
     const unsigned char* const from = CellOf(table, row / kStripRows, cell);
     int q[4];
-    StepBits(table.format, from, spans, span % kMostSpans, step, row % kStripRows, lane, q);
+    StepBits(table.format, from, spans, span % kMaxSpans, step, row % kStripRows, lane, q);
     const StepScale scale =
-        ScaleOf(table.format, from, spans, span % kMostSpans * kSpanSteps + step, row % kStripRows);
+        ScaleOf(table.format, from, spans, span % kMaxSpans * kSpanSteps + step, row % kStripRows);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int at = span * kSpanInputs + step * kStepInputs + 2 * lane + i % 2 + i / 2 * 8;
@@ -171,7 +171,7 @@ cudaError_t LoadDequantise(const StripFormat& format) {
 cudaError_t LaunchDequantise(const DequantiseArgs& args, cudaStream_t stream) {
   const int first_strip = args.first_row / kStripRows;
   const int end_strip = (args.first_row + args.rows + kStripRows - 1) / kStripRows;
-  const int cells = (args.matrix.spans + kMostSpans - 1) / kMostSpans;
+  const int cells = (args.matrix.spans + kMaxSpans - 1) / kMaxSpans;
   if (args.rows <= 0 || cells == 0) return cudaSuccess;
   const LaunchShape shape{
       .grid = dim3(static_cast<unsigned>(cells), static_cast<unsigned>(end_strip - first_strip)),

@@ -65,7 +65,7 @@ namespace {
 using namespace simt;
 
 constexpr int kMultipliers = kStripRows / 16;
-constexpr int kConverters = kMostSpans * kMultipliers;
+constexpr int kConverters = kMaxSpans * kMultipliers;
 constexpr int kThreads = (kMultipliers + kConverters) * kWarpLanes;
 constexpr int kCellSteps = kCellInputs / kStepInputs;
 constexpr int kOperandBytes = kWarpLanes * 16;  // per mma
@@ -73,9 +73,9 @@ constexpr int kOperandsBytes = kMultipliers * kCellSteps * kOperandBytes;
 constexpr int kTokenPieces = kCellInputs / kRun;
 
 // Constants that follow from the largest number of rows of x and from the weights' low bits.
-template <int kMost, int kLowBits>
+template <int kMax, int kLowBits>
 struct BlockShape {
-  static constexpr int kTokens = kMost;
+  static constexpr int kTokens = kMax;
   static constexpr int kStages = kTokens <= 8 && kLowBits == 4 ? 6 : 4;
   static constexpr int kTokenTiles = kTokens / 8;
   static constexpr int kTokenBytes = kTokens * kCellInputs * 2;  // per stage
@@ -101,8 +101,8 @@ struct CellCounts {
   int all_cells;   // of all strips of this thread block
 
   TLM_DEVICE explicit CellCounts(const GemmBlocksArgs& args) {
-    cells = (args.matrix.spans + kMostSpans - 1) / kMostSpans;
-    last_spans = args.matrix.spans - (cells - 1) * kMostSpans;
+    cells = (args.matrix.spans + kMaxSpans - 1) / kMaxSpans;
+    last_spans = args.matrix.spans - (cells - 1) * kMaxSpans;
     const int grid = static_cast<int>(gridDim.x);
     const int after = args.product.row_tiles - static_cast<int>(blockIdx.x);
     all_cells = after <= 0 ? 0 : (after + grid - 1) / grid * cells;
@@ -119,7 +119,7 @@ struct CellCursor {
   TLM_DEVICE bool Done() const { return left <= 0; }
   TLM_DEVICE bool IsLast() const { return in_strip == 1; }
   TLM_DEVICE int Spans(const CellCounts& counts) const {
-    return IsLast() ? counts.last_spans : kMostSpans;
+    return IsLast() ? counts.last_spans : kMaxSpans;
   }
   TLM_DEVICE void Advance(const CellCounts& counts) {
     --left;
@@ -137,7 +137,7 @@ struct BlockRing {
   const GemmBlocksArgs& args;
   const StripFormat& format;
   const CellCounts counts{args};
-  const int cell_bytes = format.cell_bytes(kMostSpans);
+  const int cell_bytes = format.cell_bytes(kMaxSpans);
   // Taken from lane 0, so that the compiler sees that it is uniform in the warp.
   const int warp = Shuffle(static_cast<int>(threadIdx.x) / kWarpLanes, 0);
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
@@ -192,7 +192,7 @@ struct BlockRing {
     const int place = ((warp - kMultipliers) * kWarpLanes + lane) * 16;
     unsigned char* const to = Cell(slot) + place;
     const int bytes =
-        (source.Spans(counts) < kMostSpans ? format.cell_bytes(1) : cell_bytes) - place;
+        (source.Spans(counts) < kMaxSpans ? format.cell_bytes(1) : cell_bytes) - place;
 #pragma unroll
     for (int i = 0; i < kCellBytes; i += kCopyBytes) {
       if (i < bytes) CopyAsync16(to + i, source.from + i);
@@ -329,7 +329,7 @@ TLM_KERNEL __launch_bounds__(kThreads, 2) GemmBlocks(const GemmBlocksArgs args) 
   constexpr int kStages = Shape::kStages;
   LetNextStart();
   const StripFormat format = FormatOfKind(kFields, args.matrix.format.group_log2);
-  constexpr int kCellBytes = LargestOf(kFields).cell_bytes(kMostSpans);
+  constexpr int kCellBytes = LargestOf(kFields).cell_bytes(kMaxSpans);
   const BlockRing<Shape, kCellBytes> ring{args, format};
   // Copies the weights of the first stages before the previous kernels have ended, because no
   // kernel writes them. They belong to the first cp.async group.
@@ -414,7 +414,7 @@ int SharedBytes(bool bytes, int cell) {
 }  // namespace
 
 size_t GemmBlocksSharedBytes(const StripFormat& format, int shape) {
-  const int cell = format.cell_bytes(kMostSpans);
+  const int cell = format.cell_bytes(kMaxSpans);
   const bool bytes = format.low_bits == 8;
   static_assert(kBlockGemmShapes == 3);
   return static_cast<size_t>(shape == 0   ? SharedBytes<kBlockGemmTokens[0]>(bytes, cell)

@@ -41,7 +41,7 @@ struct GemmArgs {
   int32_t row_tiles = 0;    // covering n
   int32_t token_tiles = 0;  // covering m; row_tiles * token_tiles fits an int
   // Bytes that each thread block prefetches to L2 while earlier kernels run, from the rows of its
-  // first tile, which lie one behind the other: a multiple of 16, at most kMostPrefetchBytes. Only
+  // first tile, which lie one behind the other: a multiple of 16, at most kMaxPrefetchBytes. Only
   // for tiles of kPrefetchTokens.
   int32_t prefetch_bytes = 0;
 };

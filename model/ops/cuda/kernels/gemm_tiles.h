@@ -68,7 +68,7 @@ inline constexpr int64_t kPrefetchBytes = int64_t{16} << 20;
 
 // The largest size used for cp.async.bulk.prefetch.L2, a multiple of 16. The machine instruction
 // counts 16-byte pieces in 16 bits, so 1 MiB would wrap around to 0.
-inline constexpr int kMostPrefetchBytes = (1 << 20) - 128;
+inline constexpr int kMaxPrefetchBytes = (1 << 20) - 128;
 
 // Tiles of the SIMT kernel: 128 threads, row_threads of them along the rows of weights, each with
 // its share of the sums. A stage holds row_bytes of every row of weights and of x. Rows are padded

@@ -44,11 +44,11 @@ cudaError_t Launch(void (*kernel)(Args), const LaunchShape& shape, cudaStream_t 
 // carveout must change runs no block of the next kernel beside those of the previous one.
 template <typename Args>
 cudaError_t LoadKernel(void (*kernel)(Args)) {
-  constexpr int kMostShared = 100;  // per cent
+  constexpr int kMaxShared = 100;  // per cent
   cudaFuncAttributes attributes;
   const cudaError_t error = cudaFuncGetAttributes(&attributes, kernel);
   if (error != cudaSuccess) return error;
-  return cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, kMostShared);
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, kMaxShared);
 }
 // Loads several; returns the first error.
 template <typename... Args>

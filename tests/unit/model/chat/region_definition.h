@@ -86,7 +86,7 @@ class RegionDefinition {
   struct Allowed {
     bool reasoning = false;
     bool call = false;
-    bool behind_call = false;
+    bool after_call = false;
   };
 
   bool takes() const { return reasoning_.takes_line_breaks; }
@@ -133,7 +133,7 @@ class RegionDefinition {
       Literal(Kind::kPreamble, reasoning_.preamble_open, at_, found);
     }
     if (allowed.call || anywhere) Call(Kind::kCall, tools_.begin, at_, found);
-    if (allowed.behind_call) {
+    if (allowed.after_call) {
       if (tools_.parallel) Call(Kind::kNextCall, tools_.between, at_, found);
       Literal(Kind::kEnd, tools_.end, at_, found);
     }
@@ -214,7 +214,7 @@ class RegionDefinition {
     if (Rest(at_).starts_with(after)) {
       Marker(at_ + after.size());
       SkipBreaks();
-      return Between({.behind_call = true});
+      return Between({.after_call = true});
     }
     if (after.starts_with(Rest(at_))) return Marker(text_.size());
     Text(false);

@@ -57,9 +57,7 @@ class StringList : public Recognizer {
     if (is_new) known->second = Intern(Step(states_[static_cast<size_t>(state)], byte));
     return known->second;
   }
-  bool Accepts(State state) override {
-    return states_[static_cast<size_t>(state)].place == kBehind;
-  }
+  bool Accepts(State state) override { return states_[static_cast<size_t>(state)].place == kAfter; }
   ByteSet NextBytes(State) override { return ByteSet::All(); }
   Part PartOf(State state) override {
     const Place& at = states_[static_cast<size_t>(state)];
@@ -70,7 +68,7 @@ class StringList : public Recognizer {
   bool full() const override { return dfa_.full(); }
 
  private:
-  enum Kind { kBefore, kInside, kBehind, kComma, kNowhere };
+  enum Kind { kBefore, kInside, kAfter, kComma, kNowhere };
   struct Place {
     Kind place = kBefore;
     RegexDfa::State inside = 0;
@@ -84,14 +82,14 @@ class StringList : public Recognizer {
       at.inside = dfa_.start();
     } else if (from == kInside) {
       at.inside = dfa_.Next(at.inside, byte);
-      if (at.inside != RegexDfa::kDead) at.place = dfa_.Accepts(at.inside) ? kBehind : kInside;
+      if (at.inside != RegexDfa::kDead) at.place = dfa_.Accepts(at.inside) ? kAfter : kInside;
       at.text += static_cast<char>(byte);
-      if (at.place == kBehind) {
+      if (at.place == kAfter) {
         if (at.text == at.previous) at.place = kNowhere;
         at.previous = std::exchange(at.text, "");
         at.inside = 0;
       }
-    } else if (from == kBehind && byte == ',') {
+    } else if (from == kAfter && byte == ',') {
       at.place = kComma;
     } else if (from == kComma && byte == ' ') {
       at.place = kBefore;

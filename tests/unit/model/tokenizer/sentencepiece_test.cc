@@ -137,14 +137,14 @@ TEST(SentencePieceTest, GeneratedTextKeepsItsFirstSpace) {
     EXPECT_EQ(text(TextPosition::kContinuesText), " a");
     EXPECT_EQ(text(TextPosition::kBeginsText), "a");
     EXPECT_EQ(StreamDecoder(tokenizer.get()).AppendAll(ids), " a");
-    EXPECT_EQ(PositionBehind(*tokenizer, ids), TextPosition::kContinuesText);
+    EXPECT_EQ(PositionAfter(*tokenizer, ids), TextPosition::kContinuesText);
   }
 }
 
 TEST(SentencePieceTest, ATextBeginsBehindSpecialTokens) {
   const auto tokenizer = MakeTokenizer(LlamaJson(WithBytes(kPieces)));
-  EXPECT_EQ(PositionBehind(*tokenizer, {}), TextPosition::kBeginsText);
-  EXPECT_EQ(PositionBehind(*tokenizer, std::vector<int32_t>{1, 9999, -1}),
+  EXPECT_EQ(PositionAfter(*tokenizer, {}), TextPosition::kBeginsText);
+  EXPECT_EQ(PositionAfter(*tokenizer, std::vector<int32_t>{1, 9999, -1}),
             TextPosition::kBeginsText);
 }
 

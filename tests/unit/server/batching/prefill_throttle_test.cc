@@ -215,7 +215,7 @@ TEST(PrefillThrottleTest, MeasuresTheDecodesAnewBesideALongPrompt) {
 TEST(PrefillThrottleTest, AShortStepLastsFourTimesOneOfASingleToken) {
   const Machine machine{.per_token_and_context = 0};
   Simulation simulation(machine);
-  EXPECT_EQ(simulation.throttle().ShortStepTokens(), PrefillThrottle::kLeastShortStep);
+  EXPECT_EQ(simulation.throttle().ShortStepTokens(), PrefillThrottle::kMinShortStep);
   simulation.DecodeAlone(1, 20);
   simulation.Prefill(1, 4000);
   const int64_t tokens = simulation.throttle().ShortStepTokens();

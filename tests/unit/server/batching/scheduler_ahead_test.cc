@@ -18,7 +18,7 @@ using ::testing::IsEmpty;
 class SchedulerAheadTest : public ::testing::Test {
  protected:
   // Begins a step and plans the next one before the first one's results are there.
-  StepPlan PlanBehind(const StepPlan& plan) {
+  StepPlan PlanAfter(const StepPlan& plan) {
     bench_.Launch(plan);
     StepPlan ahead = bench_.scheduler.Plan();
     bench_.TakeResults(plan);
@@ -36,7 +36,7 @@ class SchedulerAheadTest : public ::testing::Test {
 
 TEST_F(SchedulerAheadTest, PlansADecodeBehindTheDrawThatIsOnItsWay) {
   Sequence* const sequence = bench_.Add(GenerateRequest(Prompt(10), 100));
-  const StepPlan ahead = PlanBehind(bench_.scheduler.Plan());
+  const StepPlan ahead = PlanAfter(bench_.scheduler.Plan());
   EXPECT_THAT(Chunks(ahead), ElementsAre(Of(sequence, 1)));
   EXPECT_EQ(ahead.chunks[0].first_position, 10);
   EXPECT_TRUE(ahead.chunks[0].decode);
@@ -45,7 +45,7 @@ TEST_F(SchedulerAheadTest, PlansADecodeBehindTheDrawThatIsOnItsWay) {
 TEST_F(SchedulerAheadTest, DoesNotPlanWhatEndsWithTheRowsOnTheirWay) {
   bench_.Add(GenerateRequest(Prompt(10), 1));
   bench_.Add(ForwardRequest(Prompt(20), {19}, UnreadStream()));
-  const StepPlan ahead = PlanBehind(bench_.scheduler.Plan());
+  const StepPlan ahead = PlanAfter(bench_.scheduler.Plan());
   EXPECT_THAT(Chunks(ahead), IsEmpty());
   EXPECT_EQ(bench_.scheduler.running(), 0);
 }
@@ -53,7 +53,7 @@ TEST_F(SchedulerAheadTest, DoesNotPlanWhatEndsWithTheRowsOnTheirWay) {
 TEST_F(SchedulerAheadTest, ATokenStreamIsFullWithTheRowsOnTheirWay) {
   const auto stream = UnreadStream(1);
   Sequence* const sequence = bench_.Add(GenerateRequest(Prompt(10), 100, stream));
-  StepPlan ahead = PlanBehind(bench_.scheduler.Plan());
+  StepPlan ahead = PlanAfter(bench_.scheduler.Plan());
   EXPECT_THAT(Chunks(ahead), IsEmpty());
   EXPECT_EQ(bench_.scheduler.parked(), 1);
   stream->Take();
@@ -64,7 +64,7 @@ TEST_F(SchedulerAheadTest, ATokenStreamIsFullWithTheRowsOnTheirWay) {
 TEST_F(SchedulerAheadTest, TopUpTakesOutWhatEndedMeanwhile) {
   Sequence* const ending = bench_.Add(GenerateRequest(Prompt(10), 100));
   Sequence* const other = bench_.Add(GenerateRequest(Prompt(10), 100));
-  StepPlan ahead = PlanBehind(bench_.scheduler.Plan());
+  StepPlan ahead = PlanAfter(bench_.scheduler.Plan());
   EXPECT_EQ(ahead.decodes, 2);
   bench_.End(*ending);
   bench_.scheduler.TopUp(ahead);
@@ -77,7 +77,7 @@ TEST_F(SchedulerAheadTest, TopUpTakesOutAnAdmittedOneThatEnded) {
   Sequence* const first = bench_.Add(GenerateRequest(Prompt(10), 100));
   const StepPlan plan = bench_.scheduler.Plan();
   Sequence* const second = bench_.Add(GenerateRequest(Prompt(10), 100));
-  StepPlan ahead = PlanBehind(plan);
+  StepPlan ahead = PlanAfter(plan);
   EXPECT_THAT(ahead.admitted, ElementsAre(second));
   bench_.End(*second);
   bench_.scheduler.TopUp(ahead);
@@ -88,7 +88,7 @@ TEST_F(SchedulerAheadTest, TopUpTakesOutAnAdmittedOneThatEnded) {
 
 TEST_F(SchedulerAheadTest, TopUpAddsArrivalsAsFarAsTheStepHasTokens) {
   Sequence* const decoding = bench_.Add(GenerateRequest(Prompt(10), 100));
-  StepPlan ahead = PlanBehind(bench_.scheduler.Plan());
+  StepPlan ahead = PlanAfter(bench_.scheduler.Plan());
   Sequence* const first = bench_.Add(GenerateRequest(Prompt(60), 100));
   Sequence* const second = bench_.Add(GenerateRequest(Prompt(60), 100));
   bench_.scheduler.TopUp(ahead);
@@ -113,7 +113,7 @@ TEST_F(SchedulerAheadTest, TopUpAddsTheDecodesOfNewBranches) {
   Request request = GenerateRequest(Prompt(10), 100);
   for (int i = 0; i < 2; ++i) request.branch_streams.push_back(UnreadStream());
   Sequence* const parent = bench_.Add(std::move(request));
-  StepPlan ahead = PlanBehind(bench_.scheduler.Plan());
+  StepPlan ahead = PlanAfter(bench_.scheduler.Plan());
   EXPECT_THAT(Chunks(ahead), ElementsAre(Of(parent, 1)));
   const std::vector<Sequence*> branches = bench_.TakeNewBranches();
   ASSERT_EQ(branches.size(), 2);

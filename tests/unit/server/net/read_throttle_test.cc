@@ -11,7 +11,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 constexpr ReadBudget::Duration kNeitherFastNorSlow = milliseconds(10);
-constexpr size_t kMost = ReadBudget::kMostBytes;
+constexpr size_t kMax = ReadBudget::kMaxBytes;
 
 class ReadBudgetTest : public testing::Test {
  protected:
@@ -35,7 +35,7 @@ class ReadBudgetTest : public testing::Test {
 
   std::map<int, uint64_t> cookies_;  // 0 by default
   ReadBudget budget_{[this](int descriptor) { return cookies_[descriptor]; }};
-  size_t most_bytes_ = kMost;
+  size_t most_bytes_ = kMax;
   int closed_ = -1;
   std::vector<std::pair<int, uint64_t>> over_;
 };
@@ -47,7 +47,7 @@ TEST_F(ReadBudgetTest, OthersThanConnectionsAreReadWithoutBounds) {
 TEST_F(ReadBudgetTest, AllConnectionsTogetherHaveOneBudget) {
   Grow();
   for (const int one : {3, 4}) budget_.Add(one, "peer");
-  EXPECT_EQ(ReadAll(3), kMost);
+  EXPECT_EQ(ReadAll(3), kMax);
   EXPECT_EQ(ReadAll(4), 0u);
   EXPECT_TRUE(budget_.AwaitWaiting(milliseconds(0)));
 }
@@ -58,9 +58,9 @@ TEST_F(ReadBudgetTest, AWaitingConnectionHasAShareOfTheNextRound) {
   ReadAll(3);
   ReadAll(4);
   EXPECT_THAT(EndRound(), ElementsAre(3, 4));
-  EXPECT_EQ(ReadAll(3), kMost / 2);
-  EXPECT_EQ(ReadAll(5), kMost / 2);  // of no reserved share
-  EXPECT_EQ(ReadAll(4), kMost / 2);
+  EXPECT_EQ(ReadAll(3), kMax / 2);
+  EXPECT_EQ(ReadAll(5), kMax / 2);  // of no reserved share
+  EXPECT_EQ(ReadAll(4), kMax / 2);
 }
 
 TEST_F(ReadBudgetTest, AWaitingConnectionIsNotReadBeforeItsTurn) {
@@ -74,25 +74,25 @@ TEST_F(ReadBudgetTest, AWaitingConnectionIsNotReadBeforeItsTurn) {
 TEST_F(ReadBudgetTest, SlowRoundsShrinkTheBudgetAndFastOnesLetItGrow) {
   budget_.Add(3, "peer");
   for (int i = 0; i < 10; ++i) EndRound(milliseconds(100));
-  EXPECT_EQ(ReadAll(3), ReadBudget::kLeastBytes);
+  EXPECT_EQ(ReadAll(3), ReadBudget::kMinBytes);
   EndRound(milliseconds(1));
-  EXPECT_EQ(ReadAll(3), 2 * ReadBudget::kLeastBytes);
+  EXPECT_EQ(ReadAll(3), 2 * ReadBudget::kMinBytes);
   Grow();
-  EXPECT_EQ(ReadAll(3), kMost);
+  EXPECT_EQ(ReadAll(3), kMax);
 }
 
 TEST_F(ReadBudgetTest, ARoundCanBeBoundedButNotToNothing) {
   Grow();
   budget_.Add(3, "peer");
-  most_bytes_ = 2 * ReadBudget::kLeastBytes;
+  most_bytes_ = 2 * ReadBudget::kMinBytes;
   EndRound();
   EXPECT_EQ(ReadAll(3), most_bytes_);
   most_bytes_ = 0;
   EndRound();
-  EXPECT_EQ(ReadAll(3), ReadBudget::kLeastBytes);
-  most_bytes_ = kMost;
+  EXPECT_EQ(ReadAll(3), ReadBudget::kMinBytes);
+  most_bytes_ = kMax;
   EndRound();
-  EXPECT_EQ(ReadAll(3), kMost);
+  EXPECT_EQ(ReadAll(3), kMax);
 }
 
 TEST_F(ReadBudgetTest, PeersTakeTurnsHoweverManyConnectionsTheyHave) {
@@ -107,7 +107,7 @@ TEST_F(ReadBudgetTest, PeersTakeTurnsHoweverManyConnectionsTheyHave) {
   budget_.Add(kMany + 1, "B");
   ReadAll(kMany + 1);
   const std::vector<int> next = EndRound();
-  EXPECT_EQ(next.size(), ReadBudget::kLeastBytes / ReadBudget::kLeastShare);
+  EXPECT_EQ(next.size(), ReadBudget::kMinBytes / ReadBudget::kMinShare);
   EXPECT_THAT(next, testing::Contains(kMany + 1));
 }
 
@@ -153,7 +153,7 @@ TEST_F(ReadBudgetTest, CuttingAConnectionLeavesTheNextOneWithItsDescriptorBounde
   cookies_[3] = 34;
   budget_.Add(3, "peer");
   budget_.Cut(3, 33);
-  EXPECT_EQ(ReadAll(3), kMost);
+  EXPECT_EQ(ReadAll(3), kMax);
   EXPECT_EQ(budget_.Allowance(3), 0u);
 }
 

@@ -12,10 +12,10 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-constexpr int64_t kMost = StreamLimit::kMostStreams;
+constexpr int64_t kMax = StreamLimit::kMaxStreams;
 constexpr int64_t kPerConnection = 1 << 20;
 // Read once, it could be of as many streams as all connections may have, and of one more.
-constexpr size_t kManyBytes = (kMost + 1) * StreamLimit::kLeastBytes;
+constexpr size_t kManyBytes = (kMax + 1) * StreamLimit::kMinBytes;
 
 class FakeCounter final : public StreamCounter {
  public:
@@ -58,10 +58,10 @@ class StreamLimitTest : public testing::Test {
 
 TEST_F(StreamLimitTest, CountsNothingBeforeThereCanBeTooMany) {
   Add(a_);
-  Counts(a_).open = Counts(a_).started = 2 * kMost;
+  Counts(a_).open = Counts(a_).started = 2 * kMax;
   limit_.NoteRead(a_.server, kManyBytes / 2);
   EXPECT_THAT(Enforce(), IsEmpty());
-  limit_.NoteRead(a_.server, kManyBytes / 2 + StreamLimit::kLeastBytes);
+  limit_.NoteRead(a_.server, kManyBytes / 2 + StreamLimit::kMinBytes);
   EXPECT_THAT(Enforce(), ElementsAre(a_.server));
 }
 
@@ -71,7 +71,7 @@ TEST_F(StreamLimitTest, BytesThatWereMessagesDoNoHarm) {
   for (int i = 0; i < 100; ++i) {
     limit_.NoteRead(a_.server, kManyBytes);
     EXPECT_THAT(Enforce(), IsEmpty());
-    EXPECT_EQ(limit_.RoomBytes(), static_cast<size_t>((kMost - 3) * StreamLimit::kLeastBytes));
+    EXPECT_EQ(limit_.RoomBytes(), static_cast<size_t>((kMax - 3) * StreamLimit::kMinBytes));
     Counts(a_).messages = Counts(a_).started += 1;
   }
 }
@@ -81,19 +81,19 @@ TEST_F(StreamLimitTest, CutsAConnectionThatSendsMuchWithoutCalls) {
   Counts(a_) = {.open = 1, .started = 10, .messages = 10};
   size_t read = 0;
   std::vector<int> cut;
-  while (cut.empty() && read <= 2 * StreamLimit::kMostIdleBytes) {
+  while (cut.empty() && read <= 2 * StreamLimit::kMaxIdleBytes) {
     limit_.NoteRead(a_.server, kManyBytes);
     read += kManyBytes;
     cut = Enforce();
   }
   EXPECT_THAT(cut, ElementsAre(a_.server));
-  EXPECT_GT(read, static_cast<size_t>(StreamLimit::kMostIdleBytes));
+  EXPECT_GT(read, static_cast<size_t>(StreamLimit::kMaxIdleBytes));
 }
 
 TEST_F(StreamLimitTest, CutsCallsWithoutMessageFirst) {
   for (const TcpPair* pair : {&a_, &b_, &c_}) Add(*pair);
-  Counts(a_) = {.open = kMost / 2, .started = kMost, .messages = kMost};
-  Counts(b_) = {.open = kMost / 2, .started = kMost, .messages = 0};
+  Counts(a_) = {.open = kMax / 2, .started = kMax, .messages = kMax};
+  Counts(b_) = {.open = kMax / 2, .started = kMax, .messages = 0};
   Counts(c_) = {.open = 10, .started = 10, .messages = 10};
   for (const TcpPair* pair : {&a_, &b_, &c_}) limit_.NoteRead(pair->server, kManyBytes);
   EXPECT_THAT(Enforce(), ElementsAre(b_.server));
@@ -110,14 +110,14 @@ TEST_F(StreamLimitTest, CutsAConnectionThatDoesNotKeepToItsLimit) {
 
 TEST_F(StreamLimitTest, HasNoRoomUntilTheStreamsOfCutConnectionsHaveEnded) {
   Add(a_);
-  Counts(a_).open = Counts(a_).started = kMost + 1;
+  Counts(a_).open = Counts(a_).started = kMax + 1;
   limit_.NoteRead(a_.server, kManyBytes);
   EXPECT_THAT(Enforce(), ElementsAre(a_.server));
   EXPECT_EQ(limit_.RoomBytes(), 0u);
-  Counts(a_).open = kMost - 1;
-  EXPECT_EQ(limit_.RoomBytes(), static_cast<size_t>(StreamLimit::kLeastBytes));
+  Counts(a_).open = kMax - 1;
+  EXPECT_EQ(limit_.RoomBytes(), static_cast<size_t>(StreamLimit::kMinBytes));
   counts_.clear();
-  EXPECT_EQ(limit_.RoomBytes(), static_cast<size_t>(kMost * StreamLimit::kLeastBytes));
+  EXPECT_EQ(limit_.RoomBytes(), static_cast<size_t>(kMax * StreamLimit::kMinBytes));
 }
 
 TEST_F(StreamLimitTest, CutsAConnectionThatTheClientClosed) {

@@ -95,8 +95,8 @@ class DraftModelTest : public ::testing::Test {
     EXPECT_THAT(draft_->Propose({&guess, 1}), IsOk());
     return guess.draft;
   }
-  int64_t Behind(int64_t sequence, const Output& output) const {
-    return draft_->Behind(sequence, output.tokens);
+  int64_t Lag(int64_t sequence, const Output& output) const {
+    return draft_->Lag(sequence, output.tokens);
   }
   // Of all batches since the last call.
   int64_t TakeComputed() {
@@ -123,14 +123,14 @@ TEST_F(DraftModelTest, GuessesWhatTheSameModelDraws) {
 
 TEST_F(DraftModelTest, GoesOnBehindAcceptedTokens) {
   Output output = SampledOutput(100, 5);
-  EXPECT_EQ(Behind(1, output), 100);
+  EXPECT_EQ(Lag(1, output), 100);
   Propose(1, output, 4);
   EXPECT_EQ(TakeComputed(), 100 + 3);
   output.Append(output.Next(5));  // the draft and one more
-  EXPECT_EQ(Behind(1, output), 2);
+  EXPECT_EQ(Lag(1, output), 2);
   EXPECT_EQ(Propose(1, output, 4), output.Next(4));
   EXPECT_EQ(TakeComputed(), 2 + 3);
-  EXPECT_EQ(Behind(1, output), 1);  // none came: the last one's logits are computed again
+  EXPECT_EQ(Lag(1, output), 1);  // none came: the last one's logits are computed again
   EXPECT_EQ(Propose(1, output, 2), output.Next(2));
   EXPECT_EQ(TakeComputed(), 1 + 1);
 }
@@ -144,7 +144,7 @@ TEST_F(DraftModelTest, ComputesAgainWhatWasRejected) {
   draft.resize(3);
   draft[2] = (draft[2] + 1) % ScriptedModel::kVocabSize;
   output.Append(draft);
-  EXPECT_EQ(Behind(1, output), 1);
+  EXPECT_EQ(Lag(1, output), 1);
   EXPECT_EQ(Propose(1, output, 1), output.Next(1));
   EXPECT_EQ(TakeComputed(), 1);
   EXPECT_EQ(draft_->used_blocks(), 1);  // that of positions 64 and on was given back
@@ -214,7 +214,7 @@ TEST_F(DraftModelTest, LongPromptsAreComputedOverSeveralCalls) {
   EXPECT_THAT(draft_->Propose(guesses), IsOk());
   EXPECT_THAT(guesses[0].draft, IsEmpty());
   EXPECT_EQ(guesses[1].draft, shorter.Next(3));
-  EXPECT_EQ(Behind(1, longer), 250 - (100 - 29));
+  EXPECT_EQ(Lag(1, longer), 250 - (100 - 29));
   TakeComputed();
   EXPECT_THAT(Propose(1, longer, 3), IsEmpty());
   EXPECT_EQ(TakeComputed(), 100);
@@ -232,8 +232,8 @@ TEST_F(DraftModelTest, AFullPoolForgetsTheOldest) {
   Propose(1, a, 1);
   EXPECT_EQ(draft_->used_blocks(), 3);
   EXPECT_EQ(Propose(3, c, 3), c.Next(3));
-  EXPECT_EQ(Behind(2, b), 100);
-  EXPECT_EQ(Behind(1, a), 1);
+  EXPECT_EQ(Lag(2, b), 100);
+  EXPECT_EQ(Lag(1, a), 1);
   EXPECT_EQ(draft_->used_blocks(), 3);
 }
 
@@ -252,8 +252,8 @@ TEST_F(DraftModelTest, WhatDoesNotFitGuessesLessOrNothing) {
   EXPECT_EQ(draft_->used_blocks(), 3);
   // It costs nobody a block.
   EXPECT_THAT(Propose(3, huge, 1), IsEmpty());
-  EXPECT_EQ(Behind(1, a), 1);
-  EXPECT_EQ(Behind(2, b), 1);
+  EXPECT_EQ(Lag(1, a), 1);
+  EXPECT_EQ(Lag(2, b), 1);
 }
 
 TEST_F(DraftModelTest, StopsAtTheEndOfItsContext) {
@@ -283,7 +283,7 @@ TEST_F(DraftModelTest, AFaultForgetsEverything) {
   EXPECT_THAT(guesses[0].draft, IsEmpty());
   EXPECT_THAT(guesses[1].draft, IsEmpty());
   EXPECT_EQ(draft_->used_blocks(), 0);
-  EXPECT_EQ(Behind(1, a), 10);
+  EXPECT_EQ(Lag(1, a), 10);
   EXPECT_THAT(draft_->Propose(guesses), IsOk());
   EXPECT_EQ(guesses[0].draft, a.Next(4));
   EXPECT_EQ(guesses[1].draft, b.Next(4));
@@ -306,7 +306,7 @@ TEST_F(DraftModelTest, ForgottenSequencesHoldNoBlocks) {
   draft_->Forget(1);
   draft_->Forget(1);
   EXPECT_EQ(draft_->used_blocks(), 0);
-  EXPECT_EQ(Behind(1, output), 130);
+  EXPECT_EQ(Lag(1, output), 130);
 }
 
 // Many sequences, in every order, accepted and rejected drafts, in a pool that is too small for

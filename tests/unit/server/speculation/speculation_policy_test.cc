@@ -155,12 +155,12 @@ TEST(StepCostsTest, IsFreshForLongerWhenMeasuredAfterAPause) {
     for (; costs.IsFresh(1); ++steps) costs.Record(8, absl::Milliseconds(1));
     return steps;
   };
-  EXPECT_EQ(fresh_steps(), StepCosts::kLeastFreshSteps + 1);
-  EXPECT_EQ(fresh_steps(), 2 * (StepCosts::kLeastFreshSteps + 1) + 1);
+  EXPECT_EQ(fresh_steps(), StepCosts::kMinFreshSteps + 1);
+  EXPECT_EQ(fresh_steps(), 2 * (StepCosts::kMinFreshSteps + 1) + 1);
   for (int i = 0; i < 5; ++i) fresh_steps();
   EXPECT_EQ(fresh_steps(), StepCosts::kFreshSteps + 1);
   costs.Record(1, absl::Milliseconds(1));
-  EXPECT_EQ(fresh_steps(), StepCosts::kLeastFreshSteps + 1);
+  EXPECT_EQ(fresh_steps(), StepCosts::kMinFreshSteps + 1);
 }
 
 TEST(StepCostsTest, ADriftOfOneSizeChangesWhatWasMeasuredOfAnother) {
@@ -191,7 +191,7 @@ TEST(ChooseDraftLengthsTest, GuessesEverythingThatIsLikelyWhereTokensAreFree) {
   const StepCosts costs = Known(Flat);
   EXPECT_EQ(Candidates().With(1, 0.9).Choose(costs), (std::vector<int64_t>{16}));
   EXPECT_EQ(Candidates().With(4, 0.9).Choose(costs), (std::vector<int64_t>{16, 16, 16, 16}));
-  // 0.3^3 is the last one above kLeastReach.
+  // 0.3^3 is the last one above kMinReach.
   EXPECT_EQ(Candidates().With(1, 0.3).Choose(costs), (std::vector<int64_t>{3}));
   EXPECT_EQ(Candidates().With(1, 1.0).Choose(costs), (std::vector<int64_t>{16}));
 }
@@ -241,7 +241,7 @@ TEST(ChooseDraftLengthsTest, CountsSequencesThatGuessNothing) {
     return Candidates().With(1, 0.3).Choose(costs, absl::ZeroDuration(), 100, others)[0];
   };
   EXPECT_GT(with_others(0), 0);
-  // 0.4 tokens more of 16 are less than kLeastGain.
+  // 0.4 tokens more of 16 are less than kMinGain.
   EXPECT_EQ(with_others(15), 0);
 }
 
@@ -302,7 +302,7 @@ TEST(ChooseDraftLengthsTest, FindsTheBestOfAllChoices) {
     }
     const auto chosen = ChooseDraftLengths(candidates, 3, costs, absl::Milliseconds(round), 100);
     const double none = rate({0, 0, 0});
-    EXPECT_NEAR(rate(chosen), best >= kLeastGain * none ? best : none, 1e-9);
+    EXPECT_NEAR(rate(chosen), best >= kMinGain * none ? best : none, 1e-9);
   }
 }
 

@@ -23,15 +23,15 @@ void Append(Tokens& tokens, std::span<const int32_t> more) {
   tokens.insert(tokens.end(), more.begin(), more.end());
 }
 
-Draft DraftBehind(const Tokens& tokens, int64_t max_tokens, size_t prompt_tokens) {
+Draft DraftAfter(const Tokens& tokens, int64_t max_tokens, size_t prompt_tokens) {
   MatchRecord everyone;
   TokenLookup lookup(static_cast<int64_t>(prompt_tokens), everyone);
   lookup.Extend(tokens);
   return lookup.Propose(tokens, max_tokens);
 }
 
-Draft DraftBehind(const Tokens& tokens, int64_t max_tokens) {
-  return DraftBehind(tokens, max_tokens, tokens.size());
+Draft DraftAfter(const Tokens& tokens, int64_t max_tokens) {
+  return DraftAfter(tokens, max_tokens, tokens.size());
 }
 
 TEST(MatchRecordTest, ExpectsLongMatchesToGoOnAndShortOnesNotBeforeAnythingIsKnown) {
@@ -92,7 +92,7 @@ TEST(MatchRecordTest, BeginsFromThePriorAndLeavesIt) {
 }
 
 TEST(TokenLookupTest, GuessesWhatFollowedTheLastTokens) {
-  const Draft draft = DraftBehind({5, 6, 7, 8, 9, 1, 5, 6}, 3);
+  const Draft draft = DraftAfter({5, 6, 7, 8, 9, 1, 5, 6}, 3);
   EXPECT_EQ(draft.tokens, (Tokens{7, 8, 9}));
   ASSERT_EQ(draft.chances.size(), 3);
   const MatchRecord fresh;
@@ -102,22 +102,22 @@ TEST(TokenLookupTest, GuessesWhatFollowedTheLastTokens) {
 }
 
 TEST(TokenLookupTest, GuessesNothingWithoutAMatchOfTwo) {
-  EXPECT_TRUE(DraftBehind({}, 4).tokens.empty());
-  EXPECT_TRUE(DraftBehind({1}, 4).tokens.empty());
-  EXPECT_TRUE(DraftBehind({1, 2, 3, 1}, 4).tokens.empty());
-  EXPECT_TRUE(DraftBehind({1, 2, 3, 1, 2}, 0).tokens.empty());
-  EXPECT_FALSE(DraftBehind({1, 2, 3, 1, 2}, 1).tokens.empty());
+  EXPECT_TRUE(DraftAfter({}, 4).tokens.empty());
+  EXPECT_TRUE(DraftAfter({1}, 4).tokens.empty());
+  EXPECT_TRUE(DraftAfter({1, 2, 3, 1}, 4).tokens.empty());
+  EXPECT_TRUE(DraftAfter({1, 2, 3, 1, 2}, 0).tokens.empty());
+  EXPECT_FALSE(DraftAfter({1, 2, 3, 1, 2}, 1).tokens.empty());
 }
 
 TEST(TokenLookupTest, PrefersTheLongestMatchThenTheLatest) {
   // Behind 1 2 3: 10 once; behind 2 3 alone: 20, later.
-  EXPECT_EQ(DraftBehind({1, 2, 3, 10, 9, 2, 3, 20, 1, 2, 3}, 1).tokens, (Tokens{10}));
-  EXPECT_EQ(DraftBehind({1, 2, 3, 10, 1, 2, 3, 20, 1, 2, 3}, 1).tokens, (Tokens{20}));
+  EXPECT_EQ(DraftAfter({1, 2, 3, 10, 9, 2, 3, 20, 1, 2, 3}, 1).tokens, (Tokens{10}));
+  EXPECT_EQ(DraftAfter({1, 2, 3, 10, 1, 2, 3, 20, 1, 2, 3}, 1).tokens, (Tokens{20}));
 }
 
 TEST(TokenLookupTest, RepetitionsGiveDraftsOfFullLength) {
-  EXPECT_EQ(DraftBehind({4, 4, 4}, 5).tokens, (Tokens{4, 4, 4, 4, 4}));
-  EXPECT_EQ(DraftBehind({9, 1, 2, 3, 1, 2, 3, 1, 2}, 7).tokens, (Tokens{3, 1, 2, 3, 1, 2, 3}));
+  EXPECT_EQ(DraftAfter({4, 4, 4}, 5).tokens, (Tokens{4, 4, 4, 4, 4}));
+  EXPECT_EQ(DraftAfter({9, 1, 2, 3, 1, 2, 3, 1, 2}, 7).tokens, (Tokens{3, 1, 2, 3, 1, 2, 3}));
 }
 
 TEST(TokenLookupTest, TokensOfAnyBatchOfArrivalsGiveTheSameDrafts) {
@@ -161,7 +161,7 @@ TEST(TokenLookupTest, FollowsTheLongestMatchThroughATextOfRareTokens) {
       longest = std::max(longest, length);
     }
     const Draft draft = lookup.Propose(so_far, 1);
-    ASSERT_EQ(draft.tokens.empty(), longest < TokenLookup::kLeastMatch) << n;
+    ASSERT_EQ(draft.tokens.empty(), longest < TokenLookup::kMinMatch) << n;
     if (n < 404) continue;
     ASSERT_EQ(draft.tokens[0], tokens[n]) << n;
   }
@@ -172,9 +172,9 @@ TEST(TokenLookupTest, FindsALongerMatchThatFrequentTokensHidBehindARareOne) {
   Tokens tokens = {7, 8, 100, 101, 102, 103};
   for (int32_t i = 0; i < 200; ++i) Append(tokens, Tokens{7, 8, 1000 + i});
   Append(tokens, Tokens{7, 8});
-  EXPECT_NE(DraftBehind(tokens, 1).tokens, (Tokens{100}));
+  EXPECT_NE(DraftAfter(tokens, 1).tokens, (Tokens{100}));
   Append(tokens, Tokens{100, 101});
-  EXPECT_EQ(DraftBehind(tokens, 2).tokens, (Tokens{102, 103}));
+  EXPECT_EQ(DraftAfter(tokens, 2).tokens, (Tokens{102, 103}));
 }
 
 TEST(TokenLookupTest, GoesOnWhereAnEditedCopyBrokeOff) {
@@ -185,11 +185,11 @@ TEST(TokenLookupTest, GoesOnWhereAnEditedCopyBrokeOff) {
   Append(tokens, second);
   const size_t prompt = tokens.size();
   Append(tokens, Tokens{10, 11, 12, 13, 14, 49, 50, 51});
-  EXPECT_EQ(DraftBehind(tokens, 3, prompt).tokens, (Tokens{52, 20, 21}));
+  EXPECT_EQ(DraftAfter(tokens, 3, prompt).tokens, (Tokens{52, 20, 21}));
   // Without a copy before it, the latest place counts.
   tokens.resize(prompt);
   Append(tokens, Tokens{49, 50, 51});
-  EXPECT_EQ(DraftBehind(tokens, 2, prompt).tokens, (Tokens{52, 31}));
+  EXPECT_EQ(DraftAfter(tokens, 2, prompt).tokens, (Tokens{52, 31}));
 }
 
 // A source that repeats itself with probability p, and else gives a token never seen.
@@ -203,7 +203,7 @@ TEST(TokenLookupTest, ChancesAreHowOftenGuessesComeTrue) {
     MatchRecord everyone;
     TokenLookup lookup(static_cast<int64_t>(prompt), everyone);
     double expected = 0;
-    double came_true = 0;
+    double hit = 0;
     double judged = 0;
     size_t source = 0;
     while (judged < 4000) {
@@ -218,14 +218,14 @@ TEST(TokenLookupTest, ChancesAreHowOftenGuessesComeTrue) {
         tokens.push_back(on ? tokens[source++] : unseen++);
         if (tokens.size() > prompt + 2000) {
           expected += draft.chances[0];
-          came_true += draft.tokens[0] == tokens.back();
+          hit += draft.tokens[0] == tokens.back();
           ++judged;
         }
       }
     }
-    EXPECT_NEAR(came_true / judged, repeats, 0.02);
+    EXPECT_NEAR(hit / judged, repeats, 0.02);
     ASSERT_LT(source, prompt);
-    EXPECT_NEAR(expected / judged, came_true / judged, 0.04) << repeats;
+    EXPECT_NEAR(expected / judged, hit / judged, 0.04) << repeats;
   }
 }
 
@@ -259,8 +259,8 @@ TEST(TokenLookupTest, LongSequencesOfShortPeriodsTakeLinearTime) {
   for (size_t period = 1; period <= 5; ++period) {
     Tokens tokens(kTokens);
     for (size_t i = 0; i < kTokens; ++i) tokens[i] = static_cast<int32_t>(i % period);
-    const Draft of_output = DraftBehind(tokens, 16, 10);
-    const Draft of_prompt = DraftBehind(tokens, 16, kTokens);
+    const Draft of_output = DraftAfter(tokens, 16, 10);
+    const Draft of_prompt = DraftAfter(tokens, 16, kTokens);
     ASSERT_EQ(of_output.tokens.size(), 16);
     EXPECT_EQ(of_output.tokens, of_prompt.tokens);
     for (size_t i = 0; i < 16; ++i) {
@@ -268,7 +268,7 @@ TEST(TokenLookupTest, LongSequencesOfShortPeriodsTakeLinearTime) {
     }
   }
   // Every pair of tokens stands at a quarter of all places, and no match is long.
-  DraftBehind(RandomTokens(200'000, 2, 9), 16, 10);
+  DraftAfter(RandomTokens(200'000, 2, 9), 16, 10);
 }
 
 }  // namespace

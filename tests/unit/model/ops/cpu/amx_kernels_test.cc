@@ -313,7 +313,7 @@ QuantLayout LayoutOf(DType type, bool one_zero) {
           .zero = one_zero && format.zero < 0 ? 9 : format.zero};
 }
 
-enum class Fill { kRandom, kLeast, kMost };
+enum class Fill { kRandom, kMin, kMax };
 
 // Rows as quantised and weights as packed, of random bytes or of extreme ones.
 struct QuantProduct {
@@ -323,7 +323,7 @@ struct QuantProduct {
     FillRows(random, fill);
     w.resize(static_cast<size_t>(RoundedUp(n, kPanel) / kPanel * QuantPanelBytes(layout, k)));
     for (uint8_t& byte : w) {
-      byte = fill == Fill::kRandom ? static_cast<uint8_t>(random()) : fill == Fill::kMost ? 255 : 0;
+      byte = fill == Fill::kRandom ? static_cast<uint8_t>(random()) : fill == Fill::kMax ? 255 : 0;
     }
     uint8_t* chunk = w.data();
     for (int64_t i = 0; i < RoundedUp(n, kPanel) / kPanel; ++i) {
@@ -349,9 +349,9 @@ struct QuantProduct {
     for (int64_t i = 0; i < rows * padded(); ++i) {
       const int64_t row = i / padded();
       const int64_t input = i % padded();
-      const int value = fill == Fill::kRandom  ? static_cast<int>(random() % 255) - 127
-                        : fill == Fill::kLeast ? -127
-                                               : 127;
+      const int value = fill == Fill::kRandom ? static_cast<int>(random() % 255) - 127
+                        : fill == Fill::kMin  ? -127
+                                              : 127;
       int8_t& at = values[row * stride + input];
       at = static_cast<int8_t>(input < inputs ? value : 0);
       group_sums[static_cast<size_t>(row * groups + input / layout.group)] += at;
@@ -374,11 +374,11 @@ struct QuantProduct {
     }
     // s is signed where there are no minima; else s and t have 6 bits.
     for (int64_t i = at.s; i < at.zero; ++i) {
-      if (fill != Fill::kRandom) chunk[i] = fill == Fill::kMost ? 0x7f : 0x80;
+      if (fill != Fill::kRandom) chunk[i] = fill == Fill::kMax ? 0x7f : 0x80;
       if (layout.has_min) chunk[i] = fill == Fill::kRandom ? chunk[i] & 63 : 63;
     }
     for (int64_t i = at.zero; i < at.bytes && fill != Fill::kRandom; ++i) {
-      chunk[i] = fill == Fill::kMost ? 0 : 255;
+      chunk[i] = fill == Fill::kMax ? 0 : 255;
     }
   }
 
@@ -454,7 +454,7 @@ TEST_P(AmxQuantTest, HasTheBitsOfVectorsForEveryTypeAndNumberOfRows) {
 // The largest sums that there are and the least ones.
 TEST_P(AmxQuantTest, HasTheBitsOfVectorsAtTheEnds) {
   for (const DType type : kBlockTypes) {
-    for (const Fill fill : {Fill::kLeast, Fill::kMost}) {
+    for (const Fill fill : {Fill::kMin, Fill::kMax}) {
       const QuantProduct product(LayoutOf(type, false), 20, 16, 512, fill);
       ASSERT_NO_FATAL_FAILURE(ExpectSameBits(product, 20)) << DTypeName(type);
     }

@@ -19,7 +19,7 @@
 namespace tlm {
 namespace {
 
-constexpr int64_t kMostRows = 70;
+constexpr int64_t kMaxRows = 70;
 
 struct Case {
   Isa isa;
@@ -130,22 +130,22 @@ TEST_P(CpuMatMulTest, RowsHaveTheSameBitsInEveryCompany) {
                      : ops.MatMul(x, matrix, {.bias = bias.data(), .activation = Activation::kGelu},
                                   out);
       };
-      const HostRows x(RandomFloats(kMostRows * k, 3), k, type);
-      const HostRows alone(kMostRows, n, DType::kF32);
+      const HostRows x(RandomFloats(kMaxRows * k, 3), k, type);
+      const HostRows alone(kMaxRows, n, DType::kF32);
       const auto alone_matrix = Pack(*alone_ops, w, k, use);
-      for (int64_t row = 0; row < kMostRows; ++row) {
+      for (int64_t row = 0; row < kMaxRows; ++row) {
         ASSERT_THAT(multiply(*alone_ops, *alone_matrix, x.From(row, 1), alone.From(row, 1)),
                     IsOk());
       }
       for (const int threads : {1, 2, 5}) {
         const auto ops = Make(threads);
         const auto matrix = Pack(*ops, w, k, use);
-        for (int64_t rows = 1; rows <= kMostRows; rows += threads == 2 ? 1 : 11) {
+        for (int64_t rows = 1; rows <= kMaxRows; rows += threads == 2 ? 1 : 11) {
           const HostRows together(rows, n, DType::kF32);
-          ASSERT_THAT(multiply(*ops, *matrix, x.From(kMostRows - rows, rows), together.rows),
+          ASSERT_THAT(multiply(*ops, *matrix, x.From(kMaxRows - rows, rows), together.rows),
                       IsOk());
           for (int64_t row = 0; row < rows; ++row) {
-            ASSERT_EQ(together.Row(row), alone.Row(kMostRows - rows + row))
+            ASSERT_EQ(together.Row(row), alone.Row(kMaxRows - rows + row))
                 << n << "x" << k << (gated ? " gated, row " : ", row ") << row << " of " << rows
                 << ", " << threads << " threads";
           }

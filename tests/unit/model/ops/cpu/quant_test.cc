@@ -26,7 +26,7 @@
 namespace tlm {
 namespace {
 
-constexpr int64_t kMostInputs = 1024;
+constexpr int64_t kMaxInputs = 1024;
 constexpr int64_t kGroup = 256;  // of WeightFormat::kInt8
 
 // A group as kernels/quant.h says it is quantised.
@@ -103,7 +103,7 @@ class QuantTest : public ::testing::TestWithParam<Table> {
       EXPECT_THAT(created, IsOk());
       ops = *std::move(created);
     }
-    EXPECT_THAT(ops->Reserve(limits, {.inputs = kMostInputs, .has_blocks = true}, DType::kF32),
+    EXPECT_THAT(ops->Reserve(limits, {.inputs = kMaxInputs, .has_blocks = true}, DType::kF32),
                 IsOk());
     return ops;
   }

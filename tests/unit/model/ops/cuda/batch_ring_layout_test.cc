@@ -59,17 +59,17 @@ TEST(BatchRingLayoutTest, TheLargestBatchFits) {
 }
 
 TEST(BatchRingLayoutTest, SizesBeyondMeasureAskForMoreThanThereIs) {
-  constexpr size_t kMost = std::numeric_limits<size_t>::max();
+  constexpr size_t kMax = std::numeric_limits<size_t>::max();
   RingShape shape = SmallShape();
   shape.max_sequences = std::numeric_limits<int64_t>::max() / 2;
   shape.max_blocks = 1 << 20;
-  EXPECT_EQ(RingLayout(shape).bytes(), kMost);
+  EXPECT_EQ(RingLayout(shape).bytes(), kMax);
   // More block tables than an entry's number tells apart.
   shape.max_sequences = 1 << 12;
   shape.max_blocks = 1 << 18;
-  EXPECT_LT(RingLayout(shape).bytes(), kMost);
+  EXPECT_LT(RingLayout(shape).bytes(), kMax);
   shape.max_blocks = 1 << 19;
-  EXPECT_EQ(RingLayout(shape).bytes(), kMost);
+  EXPECT_EQ(RingLayout(shape).bytes(), kMax);
 }
 
 TEST(BatchRingLayoutTest, PadsABatch) {

@@ -19,7 +19,7 @@ constexpr GemmDevice kRtx5090{.multiprocessors = 170, .shared_bytes_per_multipro
 constexpr GemmDevice kOne{.multiprocessors = 1, .shared_bytes_per_multiprocessor = 100 << 10};
 constexpr GemmDevice kDevices[] = {kH200, kA100, kA10, kL40S, kB200, kRtx5090, kOne};
 // What a block may have of shared memory on the devices that have least: 8.6, 8.9, 12.0, 12.1.
-constexpr size_t kLeastSharedBytes = 99 << 10;
+constexpr size_t kMinSharedBytes = 99 << 10;
 
 constexpr int64_t kRows[] = {1, 2, 7, 8, 9, 16, 17, 31, 32, 33, 63, 64, 65, 96, 128, 129, 1000};
 constexpr int64_t kOutputs[] = {1, 2, 8, 16, 24, 40, 1000, 1024, 4096, 6144, 19456, 24576, 151936};
@@ -96,15 +96,15 @@ TEST(GemmPlanTest, SharedMemoryLeavesRoomForTheNextKernel) {
   ForEachPlan([](const GemmShape& shape, const GemmPlan& plan, const GemmDevice&) {
     EXPECT_GT(plan.shared_bytes, 0u);
     // Three blocks of an H200's 228 KiB, or two; one on every device.
-    EXPECT_LE(plan.shared_bytes, shape.m > 32 ? kLeastSharedBytes : 75u << 10);
+    EXPECT_LE(plan.shared_bytes, shape.m > 32 ? kMinSharedBytes : 75u << 10);
     EXPECT_EQ(plan.threads, kGemmThreads);
   });
 }
 
 // All are loaded at start, and one that does not fit ends it.
 TEST(GemmPlanTest, EveryTileFitsABlockOfEveryDevice) {
-  for (const MmaTile& tile : kMmaTiles) EXPECT_LE(tile.shared_bytes(), kLeastSharedBytes);
-  for (const SimtTile& tile : kSimtTiles) EXPECT_LE(tile.shared_bytes(), kLeastSharedBytes);
+  for (const MmaTile& tile : kMmaTiles) EXPECT_LE(tile.shared_bytes(), kMinSharedBytes);
+  for (const SimtTile& tile : kSimtTiles) EXPECT_LE(tile.shared_bytes(), kMinSharedBytes);
 }
 
 TEST(GemmPlanTest, TheKindOfKernelDependsOnTheRowsOnlyWhereBitsAgree) {
@@ -266,8 +266,8 @@ TEST(GemmPlanTest, OneTokenPrefetchesWhereTheRingDoesNotHoldAll) {
            Product{1, 24576, 4096, 64 << 10},  // 256 blocks: 16 MiB
            Product{1, 4096, 4096, 128 << 10},  // 128 blocks
            Product{8, 4096, 4096, 128 << 10},
-           Product{1, 8, 4096, 16 * 4096 * 2},        // the tile
-           Product{1, 8, 65536, kMostPrefetchBytes},  // of 2 MiB
+           Product{1, 8, 4096, 16 * 4096 * 2},       // the tile
+           Product{1, 8, 65536, kMaxPrefetchBytes},  // of 2 MiB
            Product{1, 8, 1416, 16 * 1416 * 2},
            Product{1, 8, 1408, 0},  // the ring holds the rows
            Product{1, 8, 8, 0},

@@ -135,7 +135,7 @@ TEST_F(GemmTest, PrefetchesEndWithTheMatrix) {
     const std::unique_ptr<CudaMatrix> matrix = Pack(w);
     const DeviceRows in(*device_, x, 8, Stride(x));
     for (const int tile : {0, 1}) {
-      for (const int32_t bytes : {16, 640, kMostPrefetchBytes}) {
+      for (const int32_t bytes : {16, 640, kMaxPrefetchBytes}) {
         SCOPED_TRACE(testing::Message() << "k " << k << " tile " << tile << " bytes " << bytes);
         DeviceRows out(*device_, Unwritten(3, 40, DType::kBF16), 16, 64);
         const int row_tiles = (40 + kMmaTiles[tile].rows - 1) / kMmaTiles[tile].rows;

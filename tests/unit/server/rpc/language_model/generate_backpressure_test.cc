@@ -14,7 +14,7 @@ namespace tlm {
 namespace {
 
 // A token stream, and as much and a token stream again in the handler.
-constexpr int64_t kMostKept = 3 * kStreamCapacity + 1;
+constexpr int64_t kMaxKept = 3 * kStreamCapacity + 1;
 
 class GenerateBackpressureTest : public GenerateTest {
  protected:
@@ -23,7 +23,7 @@ class GenerateBackpressureTest : public GenerateTest {
   // Pushes until the token stream stays full; how many there were.
   int64_t Fill(size_t output = 0) {
     int64_t pushed = 0;
-    while (streams_[output]->Room() > 0 && pushed <= kMostKept) {
+    while (streams_[output]->Room() > 0 && pushed <= kMaxKept) {
       streams_[output]->PushToken(Token('a'));
       FakeEngine::Deliver(*streams_[output]);
       ++pushed;
@@ -48,7 +48,7 @@ TEST_F(GenerateBackpressureTest, ForAReaderThatDoesNotReadTheSequenceIsParked) {
   // Nothing is read: the write of `started` stays in flight.
   const int64_t pushed = Fill();
   EXPECT_GE(pushed, kStreamCapacity);
-  EXPECT_LE(pushed, kMostKept);
+  EXPECT_LE(pushed, kMaxKept);
   EXPECT_TRUE(PushAndRead(1000).ok());
   EXPECT_EQ(texts_[0], std::string(static_cast<size_t>(pushed + 1000), 'a'));
   EXPECT_EQ(summary_.usage().completion_tokens(), static_cast<uint64_t>(pushed + 1000));
@@ -59,8 +59,8 @@ TEST_F(GenerateBackpressureTest, EveryOutputIsParkedForItself) {
   Start();
   PushStart(0);
   PushStart(1);
-  EXPECT_LE(Fill(0), kMostKept);
-  EXPECT_LE(Fill(1), kMostKept);
+  EXPECT_LE(Fill(0), kMaxKept);
+  EXPECT_LE(Fill(1), kMaxKept);
   context_->TryCancel();
   engine_.WaitUntilDetached(*streams_[0]);
   engine_.WaitUntilDetached(*streams_[1]);
@@ -75,11 +75,11 @@ TEST_F(GenerateBackpressureTest, PromptLogprobsAreBoundedToo) {
   SampledToken token = Token('a');
   token.score = ScoredToken{'a', -1.0f, 1};
   int64_t pushed = 0;
-  while (stream_->Room() > 0 && pushed <= kMostKept) {
+  while (stream_->Room() > 0 && pushed <= kMaxKept) {
     stream_->PushScored({++pushed, token});
     FakeEngine::Deliver(*stream_);
   }
-  EXPECT_LE(pushed, kMostKept);
+  EXPECT_LE(pushed, kMaxKept);
   std::thread engine_side([this, token, pushed] {
     for (int64_t i = pushed + 1; i < 5000; ++i) {
       if (stream_->Room() == 0) FakeEngine::Deliver(*stream_);

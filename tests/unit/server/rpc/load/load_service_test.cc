@@ -49,7 +49,7 @@ class LoadServiceTest : public RpcTest {
 
 TEST_F(LoadServiceTest, ReportsAtOnceAndAfterEveryInterval) {
   Open();
-  request_.mutable_report_interval()->set_nanos(1);  // raised to LoadService::kLeastInterval
+  request_.mutable_report_interval()->set_nanos(1);  // raised to LoadService::kMinInterval
   const absl::Time begin = absl::Now();
   grpc::ClientContext context;
   const auto stream = Start(context);
@@ -60,7 +60,7 @@ TEST_F(LoadServiceTest, ReportsAtOnceAndAfterEveryInterval) {
   stats.running_requests = 5;
   engine_.set_stats(stats);
   ASSERT_TRUE(stream->Read(&report));
-  EXPECT_GE(absl::Now() - begin, LoadService::kLeastInterval / 2);
+  EXPECT_GE(absl::Now() - begin, LoadService::kMinInterval / 2);
   EXPECT_DOUBLE_EQ(report.named_metrics().at("num_requests_running"), 5);
   context.TryCancel();
   EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::CANCELLED);
@@ -101,7 +101,7 @@ TEST_F(LoadServiceTest, BoundsTheStreams) {
     grpc::ClientContext context;
     std::unique_ptr<grpc::ClientReader<OrcaLoadReport>> stream;
   };
-  std::vector<std::unique_ptr<Call>> calls(LoadService::kMostStreams);
+  std::vector<std::unique_ptr<Call>> calls(LoadService::kMaxStreams);
   OrcaLoadReport report;
   for (auto& call : calls) {
     call = std::make_unique<Call>();

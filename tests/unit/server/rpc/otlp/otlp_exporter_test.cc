@@ -241,10 +241,10 @@ TEST_F(OtlpExporterTest, CallsDoNotWaitForASlowCollector) {
   const auto exporter = Start(collector.endpoint());
   EndCalls(*exporter, 1);
   collector.WaitForCalls(1);
-  EndCalls(*exporter, static_cast<int>(OtlpExporter::kMostQueuedCalls) + 5);
+  EndCalls(*exporter, static_cast<int>(OtlpExporter::kMaxQueuedCalls) + 5);
   EXPECT_EQ(Count("queue_full"), 5);
   collector.Hold(false);
-  WaitForCount("exported", static_cast<int64_t>(OtlpExporter::kMostQueuedCalls) + 1);
+  WaitForCount("exported", static_cast<int64_t>(OtlpExporter::kMaxQueuedCalls) + 1);
 }
 
 TEST_F(OtlpExporterTest, AnExportThatIsNotAnsweredIsRetriedAndThenLost) {
@@ -278,7 +278,7 @@ TEST_F(OtlpExporterTest, StopsInSpiteOfADeadCollector) {
     endpoint = collector.endpoint();
   }
   const auto exporter = Start(endpoint);
-  const int calls = 2 * static_cast<int>(OtlpExporter::kMostBatchCalls);
+  const int calls = 2 * static_cast<int>(OtlpExporter::kMaxBatchCalls);
   EndCalls(*exporter, calls);
   exporter->Stop(absl::Hours(1));
   EXPECT_EQ(Count("unreachable"), calls);

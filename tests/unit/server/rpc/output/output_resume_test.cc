@@ -67,13 +67,13 @@ class Stream {
   }
   // Draws one token, or ends the output if nothing more is to be drawn.
   void Step() {
-    if (!EndsBehind(drawn_)) {
+    if (!EndsAfter(drawn_)) {
       SampledToken token;
       token.id = script_[drawn_++];
       token.top = top;
       assembler.Append(std::move(token));
     }
-    if (!EndsBehind(drawn_)) return;
+    if (!EndsAfter(drawn_)) return;
     closed_ = true;
     const int32_t last = drawn_ == 0 ? -1 : script_[drawn_ - 1];
     if (Matches(stop_.eos_token_ids, drawn_)) return assembler.Close(FinishReason::kEos, last);
@@ -122,7 +122,7 @@ class Stream {
     return static_cast<int64_t>(count) > stop_.min_new_tokens &&
            std::count(ids.begin(), ids.end(), script_[count - 1]) > 0;
   }
-  bool EndsBehind(size_t count) const {
+  bool EndsAfter(size_t count) const {
     return count == script_.size() || (count > 0 && (Matches(stop_.eos_token_ids, count) ||
                                                      Matches(stop_.stop_token_ids, count)));
   }
