@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "model/base/thread_name.h"
+#include "server/net/lingering_close.h"
 #include "server/net/read_throttle.h"
 
 namespace tlm {
@@ -62,7 +63,9 @@ ConnectionAcceptor::ConnectionAcceptor(ListeningSockets sockets, std::unique_ptr
       budget_(descriptor_budget),
       max_streams_(max_streams),
       stop_event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  ReadThrottle::OfProcess();  // starts its thread before connections need it
+  // Their threads start before connections need them.
+  ReadThrottle::OfProcess();
+  LingeringClose::OfProcess();
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -127,6 +130,7 @@ void ConnectionAcceptor::Take(int listener, int connection) {
   }
   watch_.Add(connection);
   ReadThrottle::OfProcess().Add(connection, max_streams_);
+  LingeringClose::OfProcess().Add(connection);
   Server::NewConnectionParameters parameters;
   parameters.listener_fd = listener;
   parameters.fd = connection;

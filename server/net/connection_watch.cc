@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <iterator>
@@ -78,7 +79,7 @@ bool CutConnection(int descriptor, uint64_t cookie) {
   if (own < 0) return false;
   const bool same = SocketCookie(own) == cookie;
   if (same) {
-    shutdown(own, SHUT_RDWR);
+    syscall(SYS_shutdown, own, SHUT_RDWR);  // at once, without LingeringClose
     // What has come would still be read, and may be much work.
     char unread[4096];
     while (recv(own, unread, sizeof(unread), MSG_DONTWAIT | MSG_TRUNC) > 0) {

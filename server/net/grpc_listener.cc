@@ -19,6 +19,7 @@
 
 #include "absl/strings/ascii.h"
 #include "model/base/errors.h"
+#include "server/net/lingering_close.h"
 #include "server/net/tls_certificates.h"
 #include "server/observe/log.h"
 
@@ -196,6 +197,8 @@ void GrpcListener::Shutdown(absl::Duration grace) {
   }
   all_calls_over_.wait();
   server_->Wait();
+  // The end of the process would close what clients may not have read yet.
+  if (acceptor_ != nullptr) LingeringClose::OfProcess().AwaitAll();
 }
 
 void RouteGrpcLog() {

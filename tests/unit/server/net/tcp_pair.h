@@ -29,7 +29,7 @@ class TcpPair {
   }
   ~TcpPair() {
     CloseClient();
-    close(server);
+    CloseServer();
   }
   TcpPair(const TcpPair&) = delete;
   TcpPair& operator=(const TcpPair&) = delete;
@@ -38,6 +38,11 @@ class TcpPair {
     if (client_ >= 0) close(client_);
     client_ = -1;
   }
+  void CloseServer() {
+    if (server >= 0) close(server);
+    server = -1;
+  }
+  int client() const { return client_; }
   // From the client to the server, which reads it.
   void Send(size_t bytes) {
     const std::string data(size_t{64} << 10, 'x');
