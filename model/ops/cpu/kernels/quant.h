@@ -59,8 +59,7 @@ constexpr int64_t QuantGroups(const QuantLayout& layout, int64_t inputs) {
 //   zero     uint8 [groups][16 outputs], if each group has its own
 // Missing outputs have scale 0 and min 0.
 struct QuantPlaces {
-  int64_t high, scale, min, s, t, zero,
-      bytes;  // offsets from the chunk's first byte; `bytes`: whole lines
+  int64_t high, scale, min, s, t, zero, bytes;  // offsets in the chunk; bytes: whole lines
 };
 constexpr QuantPlaces PlacesOf(const QuantLayout& layout, int64_t inputs) {
   const int64_t scale_bytes = layout.half_scales ? 2 : 4;

@@ -15,7 +15,7 @@
 //                 Meanwhile cp.async of a later stage, of this tile or the next, into the slot
 //                 that was multiplied before
 //              6. epilogue, per tile: barrier; sums to the slot just multiplied; barrier; bias,
-//                 activation or gate, and stores, by all threads. Copies for the next tile go on
+//                 activation or gate, and stores, by all threads. Copies for the next tile continue
 //   shared     a ring of kStages slots, one per pipeline stage: [rows][stage_k] of weights, then
 //              [tokens][stage_k] of x, swizzled (gemm_ring.h). In 6. one slot holds [tokens][rows]
 //              floats. 64 to 96 KB per thread block
