@@ -56,8 +56,8 @@ struct Batch {
 };
 
 struct BatchResult {
-  std::span<const float>
-      logits;  // [host_rows, vocab_size] row-major in host memory, until the next batch is launched
+  // [host_rows, vocab_size] row-major in host memory, until the next batch is launched.
+  std::span<const float> logits;
   // One per Batch::jobs, with Sampler's errors: a failed job ends only its own sequence.
   std::vector<absl::StatusOr<SampledToken>> tokens;
 };

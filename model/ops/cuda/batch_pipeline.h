@@ -73,8 +73,7 @@ class BatchPipeline {
     std::vector<int32_t> banned;
     std::optional<std::vector<uint64_t>> allowed;  // as in Removals
     bool late = false;                             // the mask was not ready
-    int64_t pending =
-        -1;  // job of the previous batch whose token is missing in the history; -1: no such job
+    int64_t pending = -1;  // job of the previous batch whose token the history lacks; -1: no job
   };
   struct Running {
     const Batch* batch = nullptr;

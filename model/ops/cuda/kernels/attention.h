@@ -82,16 +82,14 @@ struct AttentionArgs {
   int64_t out_stride = 0;
   const void* cache = nullptr;  // [blocks][layers][K, V][num_kv_heads][64][head_dim], from block 0
                                 // of the layer; or pages of fp8_rows.h
-  const int32_t* block_tables =
-      nullptr;         // ids of blocks; a sequence's begin at AttentionUnit::table
-  int32_t layers = 1;  // layers per block
+  const int32_t* block_tables = nullptr;  // ids of blocks; see AttentionUnit::table
+  int32_t layers = 1;                     // layers per block
   int32_t num_kv_heads = 0;
   int32_t group = 0;  // query heads of a kv head
   int32_t head_dim = 0;
-  int64_t window =
-      0;  // 0: no window; otherwise the work was planned with 0 or at least this window
-  float scale = 0.0f;          // above 0
-  int32_t blocks = 0;          // blocks of the grid, as in the plan of the work
+  int64_t window = 0;  // 0: no window; else the work was planned with 0 or at least this window
+  float scale = 0.0f;  // above 0
+  int32_t blocks = 0;  // blocks of the grid, as in the plan of the work
   const void* work = nullptr;  // from AttentionPlanner::Plan, 16-byte aligned
   // Scratch of AttentionPlanner::scratch. Tickets are 0 before a launch and after it.
   uint32_t* tickets = nullptr;

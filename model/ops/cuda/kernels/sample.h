@@ -35,14 +35,13 @@ struct SampleArgs {
   const float* logits = nullptr;  // [rows, vocab_size]
   int64_t logits_stride = 0;      // elements between rows
   int64_t vocab_size = 0;         // 1 ... 2^24
-  const void* table =
-      nullptr;  // SamplingTableHeader and the records and words after it, 16-byte aligned
-  void* scratch = nullptr;     // SampleScratchBytes(), 256-byte aligned, zeroed before the first
-                               // launch; kept from one launch to the next
-  int64_t max_jobs = 0;        // limit of any table; scratch was sized for it
-  int64_t jobs = 0;            // jobs launched: at least the table's
-  void* outcomes = nullptr;    // SamplingOutcome and TopToken, 16-byte aligned
-  int32_t* sampled = nullptr;  // [jobs]: each job's token; 0 if it failed or is a host job
+  const void* table = nullptr;    // SamplingTableHeader, records and words; 16-byte aligned
+  void* scratch = nullptr;        // SampleScratchBytes(), 256-byte aligned, zeroed before the first
+                                  // launch; kept from one launch to the next
+  int64_t max_jobs = 0;           // limit of any table; scratch was sized for it
+  int64_t jobs = 0;               // jobs launched: at least the table's
+  void* outcomes = nullptr;       // SamplingOutcome and TopToken, 16-byte aligned
+  int32_t* sampled = nullptr;     // [jobs]: each job's token; 0 if it failed or is a host job
 };
 
 size_t SampleScratchBytes(int64_t max_jobs, int64_t vocab_size);

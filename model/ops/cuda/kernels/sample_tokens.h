@@ -90,8 +90,7 @@ struct Tokens {
   float typical_best = 0.0f;
   double mean = 0.0;
   Cut unusual;
-  double floor =
-      DoubleOfBits(0xfff0000000000000);  // of the scaled logit (min_p); -infinity: no floor
+  double floor = DoubleOfBits(0xfff0000000000000);  // of the scaled logit (min_p); -infinity: none
 
   TLM_DEVICE double Scaled(float logit) const {
     return ScaledLogit(logit, best, inverse_temperature);

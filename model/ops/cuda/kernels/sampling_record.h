@@ -63,8 +63,7 @@ struct SamplingRecord {
   // (id, count in the output * 2 + whether in the prompt) pairs, ids in any order; jobs may share
   // them.
   WordRange history;
-  WordRange
-      draft;  // the same pairs, ids ascending; they replace the entries of `history` for these ids
+  WordRange draft;  // the same pairs, ids ascending; they replace `history` for these ids
   // What is reported about the sampled token.
   uint32_t wants_logprob = 0;
   uint32_t processed = 0;
