@@ -86,7 +86,7 @@ TLM_KERNEL __launch_bounds__(kCellThreads) Dequantise(const DequantiseArgs args)
   const int strip = first_strip + static_cast<int>(blockIdx.y);
   const int spans = SpansOf(args.matrix, cell);
   uint16_t* const tile = SharedMemory<uint16_t>();
-  // Before the wait: no kernel writes weights.
+  // Runs before the wait: no kernel writes weights.
   ConvertShare(format, CellOf(args.matrix, strip, cell), spans, tile);
   WaitForPrevious();
   SyncThreads();
