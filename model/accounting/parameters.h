@@ -23,7 +23,7 @@ struct ParameterCounts {
   uint64_t ffn_up = 0;
   uint64_t ffn_down = 0;
   uint64_t norms = 0;          // gains, including the gains of qk_norm
-  uint64_t biases = 0;         // of linear maps and LayerNorms
+  uint64_t biases = 0;         // biases of linear maps and LayerNorms
   uint64_t non_embedding = 0;  // total without embedding and position_embedding
 };
 

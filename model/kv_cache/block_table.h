@@ -38,7 +38,7 @@ class BlockTable {
   // Publishes the first `count` blocks, which are computed and full, unless already published. A
   // block that another sequence has published with the same tokens replaces this table's block.
   void Publish(PrefixCache& cache, std::span<const int32_t> tokens, int64_t count);
-  // From now on nothing is published, until Release.
+  // Publishes nothing from now on, until Release.
   void StopPublishing() { publishes_ = false; }
 
   // Allocates the missing blocks for `tokens` tokens. Returns false, without any effect, if the
@@ -57,7 +57,7 @@ class BlockTable {
   std::span<const BlockHash> Hashes(std::span<const int32_t> tokens, int64_t count);
 
   CacheScope scope_;
-  std::vector<BlockHash> hashes_;  // of the root, then of full blocks; computed on demand
+  std::vector<BlockHash> hashes_;  // the root's hash, then full blocks' hashes; computed on demand
   std::vector<BlockId> blocks_;
   int64_t shared_ = 0;     // leading blocks that the parent allocated
   int64_t published_ = 0;  // leading blocks found in the cache or published

@@ -21,7 +21,7 @@ inline constexpr int kMemoryPurposes = 6;
 struct DeviceInfo {
   std::string backend;  // "cpu" or "cuda"
   std::string name;     // for example "AMD EPYC 9575F (2 threads, avx512)"
-  std::string uuid;     // of a GPU, "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6"; else empty
+  std::string uuid;     // UUID of a GPU, "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6"; else empty
   // For example "avx512"; devices with the same backend and arithmetic give the same bits.
   std::string arithmetic;
   // A digest of products whose order of additions the processor chooses; equal on devices that give

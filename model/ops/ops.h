@@ -58,7 +58,7 @@ class Matrix {
   virtual ~Matrix() = default;
   virtual int64_t n() const = 0;     // output features
   virtual int64_t k() const = 0;     // input features
-  virtual DType dtype() const = 0;   // of the stored elements
+  virtual DType dtype() const = 0;   // type of the stored elements
   virtual size_t bytes() const = 0;  // bytes on the device
   // bytes(), split by element type: a stack may have several.
   virtual std::map<DType, uint64_t> BytesByType() const { return {{dtype(), bytes()}}; }

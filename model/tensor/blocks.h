@@ -64,7 +64,7 @@ BlockFormat FormatOf(DType type);
 // The parts of one block.
 struct BlockValues {
   alignas(64) uint8_t q[kMaxBlockElements];
-  int8_t s[kMaxBlockElements / 16];   // of each sub-block, if the type has sub-blocks
+  int8_t s[kMaxBlockElements / 16];   // s of each sub-block, if the type has sub-blocks
   uint8_t t[kMaxBlockElements / 16];  // likewise, with has_min
   float scale;
   float min;  // 0 without has_min

@@ -83,7 +83,7 @@ constexpr DType DequantisedType(DType blocks) {
   return IsIntegerBlocks(blocks) ? DType::kF32 : DType::kBF16;
 }
 
-// One element, for types that are not quantised in blocks.
+// The block of a type that is not quantised in blocks is one element.
 constexpr DTypeBlock BlockOf(DType dtype) { return kDTypeTraits[static_cast<size_t>(dtype)].block; }
 
 // Bytes of one element; 0 for types quantised in blocks, whose elements take no whole number.

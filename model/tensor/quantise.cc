@@ -162,7 +162,7 @@ class FourBitSearch {
   const int exponent_;
   const int64_t count_;
   int64_t padded_ = 0;
-  float least_ = 0;  // of the values and 0
+  float least_ = 0;  // the least of the values and 0
   float most_ = 0;
   Fit best_;
   alignas(64) float x_[kMaxBlockElements];

@@ -164,7 +164,7 @@ DType StorageRule::TypeOf(const std::vector<Stack>& stacks) const {
 }
 
 uint64_t StorageRule::DeviceBytes(const Stack& stack, bool rounded) const {
-  size_t widest = Widens(stack) ? sizeof(float) : 0;  // of float parts, all stored alike
+  size_t widest = Widens(stack) ? sizeof(float) : 0;  // bytes per element of float parts
   for (const TensorView& part : stack.parts) {
     widest = std::max(widest, DTypeBytes(GivenType(stack, part)));
   }

@@ -121,9 +121,9 @@ class TransformerLM : public LanguageModel {
   std::optional<KvStorage> kv_;  // set by Load
   struct Launched {
     const Batch* batch;
-    absl::Status status;  // of the launch
+    absl::Status status;  // result of the launch
   };
-  std::deque<Launched> launched_;  // in flight
+  std::deque<Launched> launched_;  // batches in flight
 };
 
 }  // namespace tlm

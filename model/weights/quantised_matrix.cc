@@ -154,7 +154,7 @@ class Reader {
                  inputs_);
     }
     TLM_RETURN_IF_ERROR(ReadFloatScales());
-    Find(kInputScale);  // of the activations, which are not quantised
+    Find(kInputScale);  // the scale of activations, which are not quantised
     result_.floats = tensor->as<uint8_t>();
     result_.stored.push_back(*tensor);
     result_.group_size = group_size_;

@@ -98,7 +98,7 @@ struct QuantisedMatrix {
   // In blocks of 256, 128, 64 or 32 elements, the largest that divides a group; floats have blocks
   // of 128 or 32. Has no input_order. The data pointer is the pointer of the integers.
   TensorView view;
-  std::vector<int32_t> input_order;  // of view's elements; empty: natural order
+  std::vector<int32_t> input_order;  // input of each element of view; empty: natural order
   std::vector<TensorView> stored;    // the tensors with the values
   std::vector<std::string> names;    // names of all its tensors
 

@@ -63,11 +63,11 @@ class HeaderReader {
   // The next expected event.
   enum class State {
     kHeader,
-    kName,  // of a tensor, or "__metadata__", or the header's end
+    kName,  // a tensor's name, "__metadata__", or the header's end
     kEntry,
     kMetadataKey,
     kMetadataValue,
-    kField,  // of an entry, or its end
+    kField,  // a field of an entry, or the entry's end
     kDType,
     kShape,
     kDimension,

@@ -35,8 +35,8 @@ struct SafetensorsHeader {
 // long. Leading and trailing white space is allowed. Every returned entry has passed all checks: a
 // known dtype, at most Shape::kMaxRank dimensions, begin <= end <= data_bytes, and the bytes that
 // dtype and shape require, without overflow; together the entries cover the data without gap or
-// overlap. There are at most kMaxTensors. INVALID_ARGUMENT names the tensor, the value and what it
-// should have been; also for duplicate keys and keys that the format does not know.
+// overlap. There are at most kMaxTensors. INVALID_ARGUMENT names the tensor, the value and the
+// expected value; also for duplicate keys and keys that the format does not know.
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(std::string_view text,
                                                          uint64_t data_bytes);
 

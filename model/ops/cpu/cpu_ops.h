@@ -120,7 +120,7 @@ class CpuOps : public Ops {
   CpuAttention attention_;
   std::vector<Sampler> samplers_;  // one per thread
   const Batch* batch_ = nullptr;   // the running batch
-  BatchResult result_;             // of the last ended batch
+  BatchResult result_;             // results of the last ended batch
 };
 
 }  // namespace tlm

@@ -57,7 +57,7 @@ class QuantMatrix : public CpuMatrix {
   void CopyRow(int64_t row, float* out) const override;
   void AddRow(int64_t row, float* to) const override;
 
-  int64_t panels() const;  // of all segments
+  int64_t panels() const;  // panels of all segments
   std::span<const Segment> segments() const { return segments_; }
   int64_t group() const { return segments_.front().layout.group; }
   bool gated() const { return use_ == MatrixUse::kGated; }

@@ -126,7 +126,7 @@ constexpr int64_t kShiftX = 3;
 constexpr int64_t kShiftW = 8;
 constexpr CheckShape kShifted{kRandom.m - kShiftX, kRandom.n - kShiftW, kRandom.k};
 
-using Bits = std::vector<uint16_t>;  // of 16-bit numbers
+using Bits = std::vector<uint16_t>;  // elements of 16 bits
 
 uint16_t Encode(DType dtype, float value) {
   return dtype == DType::kBF16 ? FloatToBf16(value) : FloatToF16(value);
@@ -162,7 +162,7 @@ class CheckMemory {
 // The results of all tile shapes for one CheckShape.
 struct TileResults {
   std::vector<float> first;                           // outputs of the first tile
-  std::array<uint32_t, kMmaTileCount> differences{};  // of each other tile, in 16-bit words
+  std::array<uint32_t, kMmaTileCount> differences{};  // number for each other tile, in 16-bit words
 };
 
 class ProductChecker {

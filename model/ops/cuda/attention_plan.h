@@ -20,7 +20,7 @@ namespace tlm {
 struct AttentionGrid {
   bool mma = false;
   int64_t blocks = 0;
-  int64_t max_rows = 0;  // of a query tile
+  int64_t max_rows = 0;  // rows of a query tile
 };
 
 // Chooses by the model and the device, never by a batch. `shared_bytes_*` are the device's limits.
@@ -122,16 +122,16 @@ class AttentionPlanner {
   const int64_t group_;
   const int64_t kv_heads_;
   const int64_t head_dim_;
-  const int64_t max_tiles_;  // of an item
+  const int64_t max_tiles_;  // tiles of an item
   const int64_t max_tokens_;
   const int64_t max_sequences_;
   const int64_t max_partial_rows_;
 
   std::vector<QueryTile> tiles_;  // most key tiles first
   std::vector<Piece> pieces_;
-  std::vector<Share> shares_;                      // of the current item
+  std::vector<Share> shares_;                      // shares of the current item
   std::vector<std::pair<int64_t, int64_t>> heap_;  // load and block
-  int64_t total_tiles_ = 0;                        // of all items
+  int64_t total_tiles_ = 0;                        // tiles of all items
   int64_t partial_rows_ = 0;
   int64_t tickets_ = 0;
   int64_t tables_begin_ = 0;

@@ -46,7 +46,7 @@ inline constexpr int kLayoutCols = 3;    // uint64_t
 inline constexpr int kLayoutStride = 4;  // int64_t
 // cublasLtMatmulPreferenceAttributes_t
 inline constexpr int kPreferWorkspace = 1;                     // uint64_t
-inline constexpr int kPreferReductions = 3;                    // uint32_t, a mask; 0: none
+inline constexpr int kPreferReductions = 3;                    // uint32_t, a mask; 0: no reductions
 inline constexpr std::array kPreferAlignments = {5, 6, 7, 8};  // uint32_t, of A, B, C, D
 // cublasLtMatmulAlgoConfigAttributes_t
 inline constexpr int kConfigId = 0;         // int32_t

@@ -127,7 +127,7 @@ class Gemm {
     std::unique_ptr<CudaMatrix> w;
     Buffer x, own, out;
     Buffer gated;  // outputs after SwiGLU; empty for a plain product
-    Buffer count;  // of differences
+    Buffer count;  // number of differences
     Buffer flush;  // writing to it flushes the L2 cache
   };
   absl::StatusOr<ProbeMemory> AllocateProbe(const LibraryProduct& product);

@@ -20,7 +20,7 @@ struct LibraryGemm {
   int64_t n = 0;  // multiples of 8
   int64_t k = 0;
   int64_t w_stride = 0;            // elements from one row of w to the next; a multiple of 8
-  DType dtype = DType::kBF16;      // of x and w: kBF16 or kF16
+  DType dtype = DType::kBF16;      // type of x and w: kBF16 or kF16
   DType out_dtype = DType::kBF16;  // dtype, or kF32
   int64_t min_rows = 0;            // other methods compute up to this many rows
   int64_t max_rows = 0;

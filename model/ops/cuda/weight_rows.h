@@ -21,7 +21,7 @@ DType StoredType(std::span<const TensorView> parts);
 // An infinity or a NaN among the weights, in the stored type.
 struct NonFinite {
   size_t part = 0;
-  int64_t element = 0;  // of the part, in its own order
+  int64_t element = 0;  // index in the part, in its own order
   double value = 0.0;
 };
 // INVALID_ARGUMENT, naming part, element and value.

@@ -58,18 +58,18 @@ constexpr int64_t ValueIndex(bool in_pairs, int64_t head_dim, int64_t slot, int6
 // never used.
 struct AttentionArgs {
   const void* q = nullptr;       // [tokens] rows of [heads, head_dim]
-  Storage type = Storage::kF32;  // of q and out; kF32 or kBF16
+  Storage type = Storage::kF32;  // type of q and out; kF32 or kBF16
   int64_t q_stride = 0;          // elements between tokens
   int64_t tokens = 0;            // tokens * heads <= kMaxAttentionRows
   int64_t heads = 0;
   int64_t head_dim = 0;
   float scale = 1.0f;
-  int64_t position = 0;  // of the first token
+  int64_t position = 0;  // position of the first token
   int64_t window = 0;    // each token sees the last `window` positions up to its own; 0: all
   const int32_t* block_table = nullptr;
   const void* cache = nullptr;  // block 0 of the layer
   Storage storage = Storage::kF32;
-  int64_t block_bytes = 0;   // from one block to the next
+  int64_t block_bytes = 0;   // distance from one block to the next
   int64_t key_offset = 0;    // bytes from a block's start to this head's keys
   int64_t value_offset = 0;  // bytes from a block's start to this head's values
   // The keys of the next tile that the thread reads after this call, worth prefetching; its values
@@ -115,12 +115,12 @@ struct FoldArgs {
 struct StoreKvArgs {
   const void* key = nullptr;  // [tokens] rows of [head_dim]
   const void* value = nullptr;
-  Storage type = Storage::kF32;  // of key and value; kF32 or kBF16
+  Storage type = Storage::kF32;  // type of key and value; kF32 or kBF16
   int64_t stride = 0;            // elements between tokens, for key and value
   int64_t tokens = 1;
   int64_t head_dim = 0;
-  int64_t slot = 0;      // of the first token; slot + tokens <= 64
-  void* keys = nullptr;  // of that head in the block
+  int64_t slot = 0;      // slot of the first token; slot + tokens <= 64
+  void* keys = nullptr;  // keys of that head in the block
   void* values = nullptr;
   Storage storage = Storage::kF32;  // the type of the stored elements
 };

@@ -64,7 +64,7 @@ struct MatMulArgs {
 struct MatMulNeeds {
   int tile_rows = 0;       // packed_x has tiles of at most this many rows; 0: rows are not packed
   bool widened = false;    // weights need room as floats
-  int64_t part_bytes = 0;  // limit for the bytes of a call's rows; 0: none
+  int64_t part_bytes = 0;  // limit for the bytes of a call's rows; 0: no limit
 };
 inline constexpr int kWidenedPanels = 2;
 

@@ -12,7 +12,7 @@ namespace tlm {
 struct AddNormArgs {
   const float* x = nullptr;      // [n]
   const void* delta = nullptr;   // [n]; null: 0
-  Storage type = Storage::kF32;  // of delta and out; kF32 or kBF16
+  Storage type = Storage::kF32;  // type of delta and out; kF32 or kBF16
   float* sum = nullptr;          // receives x + delta (may be x); null: not stored
   int64_t n = 0;
   const float* gain = nullptr;  // [n]

@@ -290,7 +290,7 @@ struct MmaAttention {
   float* const maxima;    // [16 rows][4 warps]
   TileStream<Tiles> stream;
   int stage = 0;
-  int positions[2] = {0, 0};  // of the lane's rows in the unit
+  int positions[2] = {0, 0};  // positions of the lane's rows in the unit
 
   static constexpr int kScratchFloats = kRows * kHeadDim / 2;
   // Limited by the rings that fit a stage.
@@ -510,7 +510,7 @@ struct MmaAttention {
   struct Folding {
     bool records;
     float add[kHalves];
-    float* record[kHalves];  // of the lane's rows; null: no such row
+    float* record[kHalves];  // records of the lane's rows; null: no such row
   };
 
   // Folds a tile's statistics and rescales the state's values, so that the tile's can be added.

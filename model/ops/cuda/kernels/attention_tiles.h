@@ -333,7 +333,7 @@ class Fp8Tiles {
 
  private:
   static constexpr uint32_t kNaN32 = 0x7fffffff;
-  static constexpr uint16_t kNaN = 0x7fff;                              // of both types
+  static constexpr uint16_t kNaN = 0x7fff;                              // NaN of both types
   static constexpr size_t kScales = MmaAttentionSharedBytes(kHeadDim);  // offset of the scales
   static_assert(kHeadDim % 16 == 0 && kAttentionTile == 16 * kAttentionThreads / kWarpLanes &&
                 kAttentionTile == kFp8PageTokens);

@@ -27,20 +27,20 @@ inline constexpr int kAttentionMaxRows = 64;
 // for each tile t. A record is `rows` partial rows, the first with number partial_row + record *
 // rows. The unit that ends last folds records 1, 2, .. into record 0 and writes the output.
 struct alignas(16) AttentionUnit {
-  int32_t token;     // of the first row, in the batch
-  int32_t position;  // of that token; later tokens have the following positions
-  int32_t head;      // of the first row, within the group
-  int32_t rows;      // of the query tile, at least 1
+  int32_t token;     // index of the first row's token in the batch
+  int32_t position;  // position of that token; later tokens have the following positions
+  int32_t head;      // head of the first row, within the group
+  int32_t rows;      // rows of the query tile, at least 1
   int32_t table;     // index of the sequence's first block in the block tables
   int32_t kv_head;
   int32_t begin;
   int32_t end;
   int32_t item_end;
-  int32_t units;  // of the item
+  int32_t units;  // number of the item's units
   int32_t prefix_end;
   int32_t ticket;  // counts finished units; only for items of several units
   int64_t partial_row;
-  int32_t last_position;  // of the last row's token
+  int32_t last_position;  // position of the last row's token
   int32_t stored;         // keys and values of lower positions were in the cache before the batch
 };
 static_assert(sizeof(AttentionUnit) == 64);

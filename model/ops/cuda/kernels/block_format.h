@@ -20,7 +20,7 @@
 //            half, in the order above.
 //   high     the bits above 4: [span][row][t] of 32 x 1 or 2 bits, one word for 4 or 2 units. Byte
 //            b belongs to the two nibbles of byte b in each unit's word of low bits: its low half
-//            has the high bits of the lower nibbles, its high half those of the upper nibbles,
+//            has the high bits of the lower nibbles, its high half serves the upper nibbles,
 //            units ascending.
 //   entries  [unit][row]: the scales or factors of 32 inputs
 //   heads    [group][row]: the scales of a group of inputs
@@ -62,7 +62,7 @@ struct StripFormat {
   int32_t low_bits = 8;   // 4 or 8
   int32_t high_bits = 0;  // 0; 1 and 2 for types of 5 and 6 bits
   BlockScales scales = BlockScales::kHalf;
-  int32_t group_log2 = 0;   // of the inputs per head, 32 to 256; 0: there are no heads
+  int32_t group_log2 = 0;   // inputs per head, 32 to 256, as a logarithm; 0: there are no heads
   int32_t zero = 0;         // the zero point, unless each group has its own
   bool has_values = false;  // q is an index into kIq4NlValues
 

@@ -163,7 +163,7 @@ TLM_DEVICE float ElementOf(const StripFormat& format, int q, const StepScale& sc
 
 // --- A lane's eight elements of a unit, converted to bfloat16 in few instructions. ---
 //
-// The bits are those of ElementOf, rounded to bfloat16, except the sign of zeros, which no sum that
+// The bits equal ElementOf's, rounded to bfloat16, except the sign of zeros, which no sum that
 // begins with 0 shows. First, integers become the low bits of a float, or of two bfloat16, whose
 // upper bits are a constant exponent: 2^15 + q or 128 + q. That takes one permutation or selection
 // and usually no shift. Then:
@@ -362,7 +362,7 @@ TLM_DEVICE void UnitPairs(const StripFormat& format, Conversion conversion, cons
 template <int kRows>
 struct SpanShare {
   LaneBits bits[kRows];
-  StepScale scales[kRows][2];  // of the lane's unit
+  StepScale scales[kRows][2];  // scales of the lane's unit
 
   // Loads rows `row` + i * row_step of span `span` of a cell, with t = lane % 4.
   TLM_DEVICE void Load(const StripFormat& format, const unsigned char* cell, int spans, int span,

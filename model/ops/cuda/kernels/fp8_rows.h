@@ -82,7 +82,7 @@ TLM_DEVICE void Fp8Widen(uint32_t bytes, uint32_t factor, uint32_t& low, uint32_
   } else {
     constexpr int kShift = kFp8Fields<T>;
     constexpr uint32_t kMagnitude = 0x007f007fu << kShift;
-    // One instruction for both words. Compilers move bytes & .. after the shift.
+    // This is one instruction for both words. Compilers would move bytes & .. after the shift.
     const uint32_t signs = SelectBits(0x80808080u, bytes, 0);
     // A sign that is not moved to the top of its half is within kMagnitude.
     static_assert((kMagnitude & 0x00800080u) == 0x00800080u);

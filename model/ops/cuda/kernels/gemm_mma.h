@@ -98,7 +98,7 @@ struct WarpProduct {
     active = warp < Shape::kActiveWarps;
     first_row_tile = warp % Shape::kWarpsAlongRows * Shape::kRowTiles;
     first_token_tile = warp / Shape::kWarpsAlongRows * Shape::kTokenTiles;
-    const int row = lane % 8;  // of an 8 x 8 matrix; matrices 1 and 3 are the lower half of the 16
+    const int row = lane % 8;  // row of a matrix; matrices 1 and 3 are the lower half of the 16
     const int lower = lane / 8 % 2;
     weight_piece = lane / 16;
     token_piece = lane / 8;

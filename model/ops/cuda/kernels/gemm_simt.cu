@@ -29,8 +29,8 @@ struct SimtShape {
   static constexpr int kRowSums = kRows / kRowThreads;  // per thread, along rows
   static constexpr int kTokenSums = kTokens / kTokenThreads;
   static constexpr int kUnroll = kRowSums * kTokenSums > 4 ? 1 : 4;  // for the loop over pieces
-  static constexpr int kElements = kPieceBytes / static_cast<int>(sizeof(T));  // of a piece
-  static constexpr int kPieces = kSimtTiles[kTile].row_bytes / kPieceBytes;    // of a row
+  static constexpr int kElements = kPieceBytes / static_cast<int>(sizeof(T));  // per piece
+  static constexpr int kPieces = kSimtTiles[kTile].row_bytes / kPieceBytes;    // per row
   static constexpr int kPitch = kSimtTiles[kTile].row_bytes + kPieceBytes;
   static constexpr int kStageBytes = kSimtTiles[kTile].stage_bytes();
   static constexpr int kStageK = kPieces * kElements;

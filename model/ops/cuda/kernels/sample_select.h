@@ -64,7 +64,7 @@ struct Wanted {
   enum class Unit : uint32_t {
     kTokens,
     kWeight,
-    kPart,  // of the total weight
+    kPart,  // a part of the total weight
   };
   Unit unit;
   double amount;

@@ -90,7 +90,8 @@ struct Tokens {
   float typical_best = 0.0f;
   double mean = 0.0;
   Cut unusual;
-  double floor = DoubleOfBits(0xfff0000000000000);  // of the scaled logit (min_p); -infinity: none
+  double floor =
+      DoubleOfBits(0xfff0000000000000);  // min_p's limit of the scaled logit, or -infinity
 
   TLM_DEVICE double Scaled(float logit) const {
     return ScaledLogit(logit, best, inverse_temperature);

@@ -243,8 +243,8 @@ TLM_DEVICE uint32_t FmaPair<Bf16>(uint32_t a, uint32_t b, uint32_t c) {
 TLM_DEVICE uint32_t Permute(uint32_t a, uint32_t b, uint32_t selector) {
   return __byte_perm(a, b, selector);
 }
-// The bits of a where the mask's bits are 1, else those of b. One lop3 instruction, which compilers
-// do not find if a mask is constant.
+// Returns the bits of a where the mask's bits are 1, and the bits of b elsewhere. This is one lop3
+// instruction, which compilers do not find if a mask is constant.
 TLM_DEVICE uint32_t SelectBits(uint32_t mask, uint32_t a, uint32_t b) {
   uint32_t selected;
   asm("lop3.b32 %0, %1, %2, %3, 0xca;" : "=r"(selected) : "r"(mask), "r"(a), "r"(b));
