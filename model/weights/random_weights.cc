@@ -126,7 +126,7 @@ float LinearScale(int64_t inputs, int64_t outputs) {
   return static_cast<float>(std::sqrt(2.0 / static_cast<double>(inputs + outputs)));
 }
 
-// One tensor to fill.
+// A tensor to fill.
 struct Task {
   Fill fill = Fill::kZeros;
   TruncatedNormal stream;

@@ -88,7 +88,7 @@ class CublasLtLibrary : public GemmLibrary {
   absl::StatusOr<Descriptor> NewLayout(int type, int64_t rows, int64_t columns,
                                        int64_t stride) const;
   absl::StatusOr<Layouts> NewLayouts(const LibraryGemm& gemm, const GemmProbe& probe) const;
-  // For x and out.
+  // Sets the number of rows in the layouts of x and out.
   absl::Status SetRows(const Layouts& layouts, int64_t m, int64_t x_stride,
                        int64_t out_stride) const;
   template <typename T>

@@ -75,7 +75,7 @@ TLM_DEVICE void StorePiece(const BlockMatrixArgs& matrix, const uint16_t* from, 
   }
 }
 
-// The constants of kind kKind; the group size at run time.
+// The format's fields are constants of kind kKind, except the group size.
 template <int kKind>
 TLM_KERNEL __launch_bounds__(kCellThreads) Dequantise(const DequantiseArgs args) {
   LetNextStart();
