@@ -7,7 +7,7 @@
 //   unit     32 inputs
 //   step     16 inputs: the K of one mma
 //
-// Of every step and row, a lane of a warp needs four elements of the mma's 16 x 16 operand: inputs
+// In each step and row, a lane of a warp needs four elements of the mma's 16 x 16 operand: inputs
 // 2 t, 2 t + 1, 2 t + 8 and 2 t + 9, with t = lane % 4. A lane's elements are stored together: one
 // 16-byte load gives it all its elements of 128 inputs of a row (4 bits) or of 64 inputs (8 bits).
 // A cell has these arrays:
