@@ -11,7 +11,7 @@ uint64_t Saturate(unsigned __int128 value) {
   return value > kMax ? kMax : static_cast<uint64_t>(value);
 }
 
-// 2 * the product of the factors, saturated to 64 bits.
+// Returns 2 * the product of the factors, saturated to 64 bits.
 uint64_t MultiplyAdds(std::initializer_list<uint64_t> factors) {
   uint64_t product = 2;
   for (const uint64_t factor : factors) {
@@ -33,7 +33,8 @@ FlopsCount CountFlops(const ModelConfig& config, const FlopsQuery& query) {
   const unsigned __int128 prompt = query.prompt_tokens;
   const unsigned __int128 added = query.new_tokens;
   const uint64_t tokens = Saturate(query.batch * (prompt + added));
-  // (token, attended position) pairs: the prompt's square, then prompt + 1 .. prompt + added.
+  // Counts (token, attended position) pairs: the prompt's square, then prompt + 1 .. prompt +
+  // added.
   const uint64_t pairs =
       Saturate(query.batch * (prompt * prompt + added * prompt + added * (added + 1) / 2));
 

@@ -5,7 +5,7 @@ namespace {
 
 uint64_t U64(int64_t value) { return static_cast<uint64_t>(value); }
 
-// Biases of the norms and of the linear maps of one layer.
+// Counts the biases of the norms and of the linear maps of one layer.
 uint64_t LayerBiases(const ModelConfig& config) {
   const int64_t d_model = config.d_model;
   int64_t biases = 0;

@@ -1,4 +1,4 @@
-// Exact parameter counts of a configuration, without its weights.
+// Counts the parameters of a configuration exactly, without its weights.
 #ifndef TLM_MODEL_ACCOUNTING_PARAMETERS_H_
 #define TLM_MODEL_ACCOUNTING_PARAMETERS_H_
 
@@ -9,7 +9,7 @@
 namespace tlm {
 
 // A tied matrix is counted once, as embedding; lm_head is then 0. The components sum to `total`,
-// which is what the tensors of ExpectedTensors() (model/weights/name_map.h) hold together.
+// the number of elements in the tensors of ExpectedTensors() (model/weights/name_map.h).
 struct ParameterCounts {
   uint64_t total = 0;
   uint64_t embedding = 0;
@@ -22,8 +22,8 @@ struct ParameterCounts {
   uint64_t ffn_gate = 0;  // 0 without a gate
   uint64_t ffn_up = 0;
   uint64_t ffn_down = 0;
-  uint64_t norms = 0;          // gains, those of qk_norm too
-  uint64_t biases = 0;         // of linear maps and of LayerNorms
+  uint64_t norms = 0;          // gains, including the gains of qk_norm
+  uint64_t biases = 0;         // biases of linear maps and LayerNorms
   uint64_t non_embedding = 0;  // total without embedding and position_embedding
 };
 

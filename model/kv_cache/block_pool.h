@@ -1,5 +1,5 @@
-// Allocation and reference counts of KV blocks, including blocks that the prefix cache keeps. Ids
-// only: KvStorage has the memory.
+// Allocates KV blocks and counts their users, including blocks that the prefix cache keeps. Handles
+// block ids only; KvStorage owns the memory.
 #ifndef TLM_MODEL_KV_CACHE_BLOCK_POOL_H_
 #define TLM_MODEL_KV_CACHE_BLOCK_POOL_H_
 
@@ -13,19 +13,19 @@ namespace tlm {
 
 using BlockId = int32_t;
 
-// The owner of the kept blocks (PrefixCache). Called from within the pool's functions.
+// Owns the kept blocks (PrefixCache). The pool's functions call it.
 class BlockKeeper {
  public:
   virtual ~BlockKeeper() = default;
-  // A kept block has lost its last user and is idle, or has a user again.
+  // Called when a kept block has lost its last user (it is idle), or has a user again.
   virtual void OnIdle(BlockId block) = 0;
   virtual void OnUsed(BlockId block) = 0;
-  // Chooses the idle block to evict; it is no longer kept. Only called while there is an idle
-  // block.
+  // Chooses the idle block to evict, which is then no longer kept. Called only while there is an
+  // idle block.
   virtual BlockId Evict() = 0;
 };
 
-// A block is free, used (by one or more), or idle: kept without a user, free on demand.
+// A block is free, used (by one sequence or more), or idle: kept without a user, free on demand.
 //
 //   free --Allocate--> used --Release by the last user--> free
 //                       |  ^
@@ -40,16 +40,17 @@ class BlockPool {
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
-  // Before the first Keep; outlives the pool's last call. Null removes it.
+  // Call before the first Keep; `keeper` outlives the pool's last call. Null removes it.
   void set_keeper(BlockKeeper* keeper) { keeper_ = keeper; }
 
   // Allocates `count` blocks with one user each and appends their ids to `blocks`; evicts idle
-  // blocks when the free ones do not suffice. False, without any effect, when fewer are available.
+  // blocks if there are too few free ones. Returns false, without any effect, if fewer than `count`
+  // blocks are available.
   [[nodiscard]] bool Allocate(int64_t count, std::vector<BlockId>* blocks);
 
-  // One more user of a block that is used or idle.
+  // Adds one user to a block that is used or idle.
   void AddReference(BlockId block);
-  // One user less; without users the block is free, or idle if it is kept.
+  // Removes one user; a block without users is free, or idle if it is kept.
   void Release(BlockId block);
   int64_t users(BlockId block) const { return users_[static_cast<size_t>(block)]; }
 
@@ -61,7 +62,7 @@ class BlockPool {
   int64_t total_blocks() const { return static_cast<int64_t>(users_.size()); }
   int64_t free_blocks() const { return static_cast<int64_t>(free_.size()); }
   int64_t idle_blocks() const { return idle_; }
-  // Blocks that Allocate can return.
+  // The number of blocks that Allocate can return.
   int64_t available_blocks() const { return free_blocks() + idle_blocks(); }
   int64_t used_blocks() const { return total_blocks() - available_blocks(); }
 
@@ -77,7 +78,7 @@ class BlockPool {
 class ReleaseCount {
  public:
   explicit ReleaseCount(const BlockPool& pool) : pool_(pool) {}
-  // One more user releases each.
+  // Records that one more user releases each of `blocks`.
   void Add(std::span<const BlockId> blocks) {
     for (const BlockId block : blocks) blocks_ += ++released_[block] == pool_.users(block);
   }

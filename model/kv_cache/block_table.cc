@@ -61,7 +61,7 @@ bool BlockTable::Grow(BlockPool& pool, int64_t tokens) {
 
 bool BlockTable::Share(const BlockTable& parent, int64_t tokens, BlockPool& pool) {
   TLM_CHECK(blocks_.empty());
-  // What the parent computes behind them by now is its own.
+  // The parent's later tokens are not shared.
   const int64_t full = tokens / kBlockTokens;
   std::vector<BlockId> own;
   const int64_t rest = BlocksFor(tokens) - full;

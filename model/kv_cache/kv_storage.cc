@@ -13,11 +13,11 @@
 namespace tlm {
 namespace {
 
-// Longer than pages take that were touched before. After others it pauses for as long as they took:
+// A touch that takes longer has zeroed pages. The thread then pauses for as long as the touch took:
 // the kernel does not let a step's threads run meanwhile.
 constexpr std::chrono::microseconds kFree(200);
 
-// False where the kernel does not support it (before Linux 5.14) or has no memory left.
+// Returns false if the kernel does not support it (before Linux 5.14) or has no memory left.
 bool Touch(std::byte* data, size_t bytes) {
 #if defined(MADV_POPULATE_WRITE)
   const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
@@ -54,17 +54,18 @@ void KvPages::WaitUntilDone() {
 
 size_t KvPages::DueFor(size_t reached) const {
   const size_t due = reached + std::min(reached / 4, kMaxAheadBytes);
-  // Whole pieces: a large page is not touched for its beginning.
+  // Rounds down to whole pieces: a large page is not touched for its beginning.
   return std::min(std::max(reached, due / kPieceBytes * kPieceBytes), bytes_);
 }
 
 void KvPages::Run() {
   NameThisThread("kv_pages");
-  size_t ahead = 0;  // the end of what is touched, which may have a hole before it
+  size_t ahead = 0;  // the end of touched memory, which may have a hole before it
   for (size_t reached = reached_; reached != kStop; reached = reached_) {
     const size_t due = DueFor(reached);
     if (ahead < due) {
-      // First: a long prompt gets all its blocks at once, and other sequences go on behind them.
+      // This comes first: a long prompt gets all its blocks at once, and other sequences continue
+      // after them.
       ahead = TouchPiece(std::max(ahead, std::min(reached, bytes_)), due);
     } else if (touched_ < ahead) {
       touched_ = TouchPiece(touched_, ahead);
@@ -76,10 +77,10 @@ void KvPages::Run() {
 }
 
 size_t KvPages::TouchPiece(size_t begin, size_t end) const {
-  // Up to where a large page ends, if data_ begins with one.
+  // Ends at the end of a large page, if data_ begins with one.
   end = std::min(end, (begin / kPieceBytes + 1) * kPieceBytes);
   const auto before = std::chrono::steady_clock::now();
-  if (!Touch(data_ + begin, end - begin)) return bytes_;  // nor will it ever
+  if (!Touch(data_ + begin, end - begin)) return bytes_;  // nor can it later
   const auto took = std::chrono::steady_clock::now() - before;
   if (took > kFree) std::this_thread::sleep_for(took);
   return end;

@@ -10,12 +10,12 @@
 namespace tlm {
 namespace {
 
-// The first byte of what is hashed keeps roots and children apart.
+// The first byte of the hashed bytes keeps roots and children apart.
 constexpr char kRootTag = 'r';
 constexpr char kChildTag = 'c';
 
 BlockHash HashOf(std::string_view bytes) {
-  // OpenSSL refuses SHA-256 only where it refused the digest of the weights before.
+  // OpenSSL refuses SHA-256 only where it has already refused the digest of the weights.
   const absl::StatusOr<Sha256Digest> digest = Sha256(bytes);
   TLM_CHECK(digest.ok());
   BlockHash hash;
@@ -24,7 +24,7 @@ BlockHash HashOf(std::string_view bytes) {
   return hash;
 }
 
-// With its length first, so that no two lists of strings have the same bytes.
+// Puts the length first, so that no two lists of strings have the same bytes.
 void AppendWithLength(std::string_view text, std::string* bytes) {
   const uint64_t size = text.size();
   bytes->append(reinterpret_cast<const char*>(&size), sizeof(size));
@@ -104,7 +104,7 @@ int64_t PrefixCache::Lookup(std::span<const BlockHash> hashes,
 BlockId PrefixCache::Publish(const CacheScope& scope, BlockId parent, const BlockHash& hash,
                              std::span<const int32_t> tokens, BlockId block) {
   TLM_CHECK(tokens.size() == kBlockTokens && pool_.users(block) > 0);
-  // The caller uses the parent, so that the parent's chain is the caller's own prefix.
+  // The caller uses the parent, so the parent's chain is the caller's own prefix.
   TLM_CHECK(parent == kNoBlock || pool_.users(parent) > 0);
   if (parent != kNoBlock && !node(parent).cached) return block;
 
@@ -129,7 +129,7 @@ BlockId PrefixCache::Publish(const CacheScope& scope, BlockId parent, const Bloc
 
 int64_t PrefixCache::Flush() {
   const int64_t freed = pool_.idle_blocks();
-  // By id: the order in which blocks become free must not depend on that of a hash map.
+  // Goes by id: the order in which blocks become free must not depend on a hash map's order.
   for (BlockId block = 0; block < pool_.total_blocks(); ++block) {
     if (!node(block).cached) continue;
     node(block).cached = false;

@@ -21,9 +21,9 @@ namespace tlm {
 // cannot be made to collide.
 using BlockHash = std::array<uint64_t, 2>;
 
-// The parent of first blocks. Sequences share blocks only with the same tenant and salt.
+// The parent hash of first blocks. Sequences share blocks only within one tenant and salt.
 BlockHash RootHash(std::string_view tenant, std::string_view salt);
-// `tokens`: kBlockTokens of them.
+// `tokens` has kBlockTokens elements.
 BlockHash ChildHash(const BlockHash& parent, std::span<const int32_t> tokens);
 
 inline constexpr BlockId kNoBlock = -1;
@@ -31,26 +31,26 @@ inline constexpr BlockId kNoBlock = -1;
 // The scope in which a sequence shares blocks through the prefix cache.
 struct CacheScope {
   std::string tenant;
-  std::string salt;     // only sequences with the same tenant and salt find each other's blocks
-  bool bypass = false;  // neither looks blocks up nor publishes them
+  std::string salt;     // only sequences with the same tenant and salt share blocks
+  bool bypass = false;  // blocks are neither looked up nor published
 };
 
-// Counted since the start.
+// Counts since the start.
 struct PrefixCacheStats {
-  int64_t lookups = 0;         // of sequences
-  int64_t queried_tokens = 0;  // of the full blocks looked up
-  int64_t hit_tokens = 0;      // of the blocks found
+  int64_t lookups = 0;         // number of sequences looked up
+  int64_t queried_tokens = 0;  // tokens in the full blocks looked up
+  int64_t hit_tokens = 0;      // tokens in the blocks found
   int64_t evicted_blocks = 0;
   int64_t published_blocks = 0;
 };
 
-// Told of every change of the cache's contents, in order, from within the cache's functions. Every
+// Receives every change of the cache's contents, in order, from within the cache's functions. Every
 // stored block is evicted once, or flushed.
 class PrefixCacheObserver {
  public:
   virtual ~PrefixCacheObserver() = default;
-  // `block` was added behind `parent` (kNoBlock: first block of a prompt), whose scope is the same.
-  // The arguments are as for PrefixCache::Publish.
+  // `block` was added after `parent` (kNoBlock: first block of a prompt), which has the same scope.
+  // PrefixCache::Publish describes the arguments.
   virtual void OnStored(const CacheScope& scope, BlockId parent, const BlockHash& hash,
                         std::span<const int32_t> tokens, BlockId block) = 0;
   // `block`, which has no children, was removed.
@@ -76,24 +76,25 @@ class PrefixCache : public BlockKeeper {
   PrefixCache(const PrefixCache&) = delete;
   PrefixCache& operator=(const PrefixCache&) = delete;
 
-  // Of an empty cache, which it outlives. Null: none.
+  // Call while the cache is empty; the observer outlives the cache. Null removes it.
   void set_observer(PrefixCacheObserver* observer) { observer_ = observer; }
 
-  // Appends the cached blocks of the longest prefix of `tokens`, with one more user each; returns
-  // their number. `hashes` are the chain's hashes, one per block to look up (`tokens` has at least
+  // Appends the cached blocks of the longest prefix of `tokens` and adds one user to each; returns
+  // their number. `hashes` has the chain's hashes, one per block to look up (`tokens` has at least
   // kBlockTokens for each). The tokens are compared, too: a hash match is not trusted.
   int64_t Match(std::span<const BlockHash> hashes, std::span<const int32_t> tokens,
                 std::vector<BlockId>* blocks);
 
-  // The number of blocks that Match would find. No side effects, not even on the statistics.
+  // Returns the number of blocks that Match would find, without side effects, even on the
+  // statistics.
   int64_t Lookup(std::span<const BlockHash> hashes, std::span<const int32_t> tokens) const;
 
-  // `block`, used by the caller, holds these kBlockTokens tokens behind the caller's block `parent`
-  // (kNoBlock: at position 0); `hash` is the chain's up to here, beginning with the root of
-  // `scope`, which the observer alone needs. Returns the block to use from now on: the same one, or
-  // an earlier block with the same tokens, with one more user, while `block` loses one. Both hold
-  // the same bits, so results do not change. Idempotent. No effect if `parent` is not in the cache,
-  // because the cache was flushed meanwhile.
+  // `block`, used by the caller, holds these kBlockTokens tokens after the caller's block `parent`
+  // (kNoBlock: at position 0). `hash` is the hash of the chain up to this block, which begins at
+  // the root of `scope`; only the observer needs `scope`. Returns the block to use from now on: the
+  // same one, or an earlier block with the same tokens, which gains a user while `block` loses one.
+  // Both hold the same bits, so results do not change. Idempotent. Has no effect if a flush has
+  // removed `parent` from the cache.
   BlockId Publish(const CacheScope& scope, BlockId parent, const BlockHash& hash,
                   std::span<const int32_t> tokens, BlockId block);
 
@@ -101,7 +102,7 @@ class PrefixCache : public BlockKeeper {
   // number of freed blocks.
   int64_t Flush();
 
-  // Blocks in the cache, used ones included.
+  // The number of blocks in the cache, used ones included.
   int64_t size() const;
   const PrefixCacheStats& stats() const { return stats_; }
 
@@ -121,7 +122,7 @@ class PrefixCache : public BlockKeeper {
   template <typename Visit>
   int64_t Walk(std::span<const BlockHash> hashes, std::span<const int32_t> tokens,
                Visit visit) const;
-  // The block that holds the tokens behind `parent`; kNoBlock when there is none.
+  // Returns the block that holds the tokens after `parent`; kNoBlock if there is none.
   BlockId Find(BlockId parent, const BlockHash& hash, std::span<const int32_t> tokens) const;
 
   BlockPool& pool_;
@@ -130,7 +131,7 @@ class PrefixCache : public BlockKeeper {
   std::unordered_map<BlockHash, BlockId, HashOfBlockHash> by_hash_;
   // Idle blocks without children, by the time they became idle.
   std::set<std::pair<int64_t, BlockId>> idle_leaves_;
-  int64_t now_ = 0;  // counts how often a block became idle
+  int64_t now_ = 0;  // times that a block became idle
   PrefixCacheStats stats_;
 };
 

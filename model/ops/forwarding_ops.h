@@ -1,5 +1,5 @@
-// A backend that passes everything on: what backends that watch or change single operations derive
-// from.
+// A backend that forwards every call to another one; the base of backends that observe or change
+// single operations.
 #ifndef TLM_MODEL_OPS_FORWARDING_OPS_H_
 #define TLM_MODEL_OPS_FORWARDING_OPS_H_
 

@@ -33,7 +33,7 @@ Ramp YarnRamp(int64_t head_dim, double theta, const RopeScaling& scaling) {
   if (scaling.truncate) ramp = {std::floor(ramp.low), std::ceil(ramp.high)};
   ramp.low = std::max(ramp.low, 0.0);
   ramp.high = std::min(ramp.high, static_cast<double>(head_dim - 1));
-  if (ramp.low == ramp.high) ramp.high += 0.001;  // a step, as the reference implementation has it
+  if (ramp.low == ramp.high) ramp.high += 0.001;  // a step, as in the reference implementation
   return ramp;
 }
 

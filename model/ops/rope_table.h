@@ -1,5 +1,5 @@
-// The angles of rotary position embedding (Su et al. 2021) and the known ways to stretch them over
-// contexts longer than those a model was trained on.
+// The angles of rotary position embedding (Su et al. 2021), and the known ways to stretch them for
+// contexts longer than a model's training context.
 #ifndef TLM_MODEL_OPS_ROPE_TABLE_H_
 #define TLM_MODEL_OPS_ROPE_TABLE_H_
 
@@ -12,7 +12,7 @@
 namespace tlm {
 
 // Rotary positions of one head, computed in double. The angle of pair i < head_dim / 2 at position
-// p is p * w'_i, where without scaling w'_i = w_i = theta^(-2i / head_dim), and with it
+// p is p * w'_i. Without scaling w'_i = w_i = theta^(-2i / head_dim); with scaling
 //
 //   linear   w' = w / factor                                             (Chen et al. 2023)
 //   llama3   by the wavelength l = 2 pi / w, with c the original context length:
@@ -28,14 +28,14 @@ namespace tlm {
 //   factors  w'_i = w_i / factors_i
 class RopeTable {
  public:
-  // head_dim even, theta > 0, `scaling` as Validate() lets it pass.
+  // head_dim is even, theta > 0, and `scaling` passes Validate().
   RopeTable(int64_t head_dim, double theta, const std::optional<RopeScaling>& scaling = {});
 
   // w', [head_dim / 2].
   const std::vector<double>& frequencies() const { return frequencies_; }
 
-  // [positions, head_dim / 2] pairs (cos, sin) of positions first, first + 1, ..., rounded to float
-  // once; what Ops::Rope reads.
+  // Returns [positions, head_dim / 2] pairs (cos, sin) of positions first, first + 1, ..., rounded
+  // to float once, for HeadTransform::rope_table.
   std::vector<float> Entries(int64_t first, int64_t positions) const;
 
  private:

@@ -8,7 +8,7 @@
 namespace tlm {
 namespace {
 
-// By WeightFormat.
+// Indexed by WeightFormat.
 struct FormatRow {
   const char* name;
   std::optional<DType> blocks;

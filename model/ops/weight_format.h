@@ -1,4 +1,4 @@
-// The storage format of matrices on a device.
+// The storage formats of matrices on a device.
 #ifndef TLM_MODEL_OPS_WEIGHT_FORMAT_H_
 #define TLM_MODEL_OPS_WEIGHT_FORMAT_H_
 
@@ -11,12 +11,12 @@
 namespace tlm {
 
 enum class WeightFormat {
-  kAsGiven,   // their type in the checkpoint; F64 as F32
-  kFloat32,   // as float32, whatever their type: products without any rounding of activations
-  kBFloat16,  // of matrices, not of a model: rounded, beside others in blocks
-  kInt8,      // kI8G256 (see model/tensor/blocks.h); matrices that are in blocks stay as they are
-  kInt4,      // of a model: feed-forward networks as kInt4G32, the others as kInt8; see FormatIn
-  kInt4G32,   // kI4G32 and so on; likewise
+  kAsGiven,   // the type in the checkpoint; F64 as F32
+  kFloat32,   // float32, whatever the type: products without any rounding of activations
+  kBFloat16,  // for matrices, not for a model: rounded, next to others in blocks
+  kInt8,      // kI8G256 (see model/tensor/blocks.h); matrices already in blocks are unchanged
+  kInt4,      // for a model: feed-forward networks as kInt4G32, others as kInt8; see FormatIn
+  kInt4G32,   // kI4G32, and so on; matrices already in blocks are unchanged
   kInt4G64,
   kInt4G128,
   kInt4G256,
@@ -25,22 +25,22 @@ enum class WeightFormat {
 // The place of a matrix in a model.
 enum class MatrixPlace { kTable, kAttention, kFeedForward };
 
-// The format of a matrix of a model that is stored in `format`: never kInt4.
+// Returns the format of a matrix in a model stored as `format`: never kInt4.
 //
 // The embedding table (and head) and the projections of attention are a small part of a large
-// model, but most of the loss of 4 bits is theirs.
+// model, but cause most of the loss with 4 bits.
 WeightFormat FormatIn(MatrixPlace place, WeightFormat format);
 
-// The type that matrices of floats are quantised to; none where they stay floats. Of kInt4 that
-// of feed-forward networks.
+// Returns the type that float matrices are quantised to; nullopt if they stay floats. For kInt4,
+// returns the type for feed-forward networks.
 std::optional<DType> BlockTypeOf(WeightFormat format);
-// Whether there are matrices of 4 bits, whose scales are chosen by their errors.
+// Whether there are 4-bit matrices, whose scales are chosen by their errors.
 constexpr bool IsInt4(WeightFormat format) { return format >= WeightFormat::kInt4; }
 
-// As flags name those of models: "auto" for kAsGiven, "float32", "int8", "int4", "int4:32" to
-// "int4:256".
+// The names that flags use for a model's format: "auto" for kAsGiven, "float32", "int8", "int4",
+// "int4:32" to "int4:256".
 const char* WeightFormatName(WeightFormat format);
-// INVALID_ARGUMENT lists these for another name.
+// Parses such a name; INVALID_ARGUMENT lists the names.
 absl::StatusOr<WeightFormat> WeightFormatFromName(std::string_view name);
 
 }  // namespace tlm

@@ -16,7 +16,7 @@ static_assert(std::endian::native == std::endian::little);
 
 float HalfAt(const uint8_t* at) { return F16ToFloat(static_cast<uint16_t>(at[0] | at[1] << 8)); }
 
-// The 4 bits of 32 elements.
+// Unpacks the 4 bits of 32 elements.
 void Nibbles(const uint8_t* from, uint8_t* q) {
   for (size_t i = 0; i < 16; ++i) {
     q[i] = from[i] & 15;
@@ -24,7 +24,7 @@ void Nibbles(const uint8_t* from, uint8_t* q) {
   }
 }
 
-// The same with their fifth bits.
+// Unpacks 32 elements with their fifth bits.
 void FiveBits(const uint8_t* bits, const uint8_t* nibbles, uint8_t* q) {
   Nibbles(nibbles, q);
   uint32_t fifth;
@@ -64,7 +64,7 @@ void ReadQ5_1(const uint8_t* block, BlockValues& out) {
   FiveBits(block + 4, block + 8, out.q);
 }
 
-// The eight factors s and t of 6 bits that Q4_K and Q5_K pack into 12 bytes.
+// Unpacks the eight 6-bit factors s and t that Q4_K and Q5_K pack into 12 bytes.
 void ReadFactors(const uint8_t* from, BlockValues& out) {
   for (size_t g = 0; g < 4; ++g) {
     const uint8_t low = from[g + 8];
@@ -113,7 +113,7 @@ void ReadQ6K(const uint8_t* block, BlockValues& out) {
   }
 }
 
-// Of this program's own types, before q.
+// Bytes before q in a block of this program's own types.
 constexpr size_t kOwnHeaderBytes = kOwnZeroAt + 1;
 
 void ReadOwn(DType type, const uint8_t* block, BlockValues& out) {
@@ -215,7 +215,7 @@ float LargestMagnitude(DType type, const BlockValues& values) {
         std::any_of(values.q, end, [](uint8_t q) { return (q & 0x7f) == kFp8NaN; });
     return has_nan ? NAN : std::fabs(values.scale) * kFp8Largest;
   }
-  // q - zero, s and t as large as there are.
+  // Takes the largest possible q - zero, s and t.
   return std::fabs(values.scale) * (format.sub_block > 0 ? 64.0f * 128.0f : 255.0f) +
          std::fabs(values.min) * 64.0f;
 }

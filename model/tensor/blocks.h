@@ -1,9 +1,9 @@
-// The types that are quantised in blocks: those of GGUF files, as the ggml library defines them,
-// and this program's own.
+// The types that are quantised in blocks: the types of GGUF files, as the ggml library defines
+// them, and this program's own.
 //
-// A block holds elements that follow each other in a row. Every element but those of F8_Gn is an
-// integer q of 4 to 8 bits with a scale, some with a minimum; sub-blocks may have integer factors s
-// and t of these:
+// A block holds consecutive elements of a row. Except in F8_Gn, every element is an integer q of 4
+// to 8 bits with a scale, and in some types a minimum; sub-blocks may multiply these by integer
+// factors s and t:
 //
 //   element = (q - zero) * (scale * s) - min * t
 //
@@ -24,15 +24,16 @@
 //   I4_Gn   scale in float32, zero, n / 2 bytes of q        scale  1     -           0 to 255
 //   I8_Gn   scale in float32, zero, n bytes of q            scale  1     -           0 to 255
 //
-// and of F8_Gn
+// and in F8_Gn
 //
 //   element = q * scale     scale in float32, n bytes of q: e4m3, of which 0x7f and 0xff are NaN
 //
-// Of 32 elements byte i has elements i (low half) and i + 16 (high half); bit j of the fifth bits
-// is element j's. Of Q4_K and Q5_K every 64 elements are 32 bytes: byte i has elements i and i + 32
-// of these; fifth bits: bit g of byte i is that of element 32 g + i. s and t are 6 bits for each 32
-// elements. Of Q6_K s is 8 bits, signed, for each 16 elements, and every 128 elements are 64 bytes
-// of low bits and 32 bytes of high ones. Of I4 byte i has elements 2 i (low half) and 2 i + 1.
+// Byte i of 32 elements has elements i (low half) and i + 16 (high half); bit j of the fifth bits
+// belongs to element j. In Q4_K and Q5_K every 64 elements take 32 bytes: byte i has elements i and
+// i + 32 of these; bit g of byte i of the fifth bits belongs to element 32 g + i. s and t have 6
+// bits for each 32 elements. In Q6_K, s has 8 bits, signed, for each 16 elements, and every 128
+// elements take 64 bytes of low bits and 32 bytes of high bits. In I4, byte i has elements 2 i (low
+// half) and 2 i + 1.
 #ifndef TLM_MODEL_TENSOR_BLOCKS_H_
 #define TLM_MODEL_TENSOR_BLOCKS_H_
 
@@ -49,44 +50,44 @@ inline constexpr int8_t kIq4NlValues[16] = {-127, -104, -83, -65, -49, -35, -22,
 
 inline constexpr size_t kMaxBlockElements = 256;
 
-// What the blocks of a type have in common.
+// The layout that all blocks of a type share.
 struct BlockFormat {
-  int bits = 8;       // of q: 4, 5, 6 or 8; IQ4_NL's are 8
+  int bits = 8;       // bits of q: 4, 5, 6 or 8; 8 for IQ4_NL
   int sub_block = 0;  // elements that share s and t: 16 or 32; 0: s and t are 1
   bool has_min = false;
   bool has_half_scales = true;  // scale and min are binary16, else float32
   int zero = 0;                 // -1: each block has its own
-  bool has_floats = false;      // q are the bits of E4M3
+  bool has_floats = false;      // q has the bits of E4M3
 };
 BlockFormat FormatOf(DType type);
 
-// A block taken apart.
+// The parts of one block.
 struct BlockValues {
   alignas(64) uint8_t q[kMaxBlockElements];
-  int8_t s[kMaxBlockElements / 16];   // of each sub-block, if there are any
+  int8_t s[kMaxBlockElements / 16];   // s of each sub-block, if the type has sub-blocks
   uint8_t t[kMaxBlockElements / 16];  // likewise, with has_min
   float scale;
   float min;  // 0 without has_min
   int zero;
 };
-// One block, at any address, of a type for which IsBlockQuantised.
+// Reads one block, at any address, of a type for which IsBlockQuantised.
 void ReadBlock(DType type, const std::byte* from, BlockValues* out);
 
-// A bound of the magnitudes of a block's elements and of all that is computed on the way to them;
-// NaN or an infinity where something of the block is.
+// A bound on the magnitudes of a block's elements and of all intermediate values of their
+// computation; NaN or an infinity if the block has one.
 float LargestMagnitude(DType type, const BlockValues& values);
 
-// Where I4 and I8 blocks have their zero, in one byte.
+// The offset of the zero, which is one byte, in I4 and I8 blocks.
 inline constexpr size_t kOwnZeroAt = sizeof(float);
 
 // Writes an I4 or I8 block: q (I4: below 16), scale and zero.
 void WriteBlock(DType type, const BlockValues& values, std::byte* to);
 
-// An F8_Gn block of e4m3 elements, as many as it has.
+// Writes an F8_Gn block of e4m3 elements; q has the block's number of elements.
 void WriteF8Block(float scale, std::span<const uint8_t> q, std::byte* to);
 
-// The elements that a tensor means. `from` holds `blocks` blocks, at any address; `out` takes
-// blocks * BlockOf(type).elements floats.
+// Computes the elements of blocks. `from` holds `blocks` blocks, at any address; `out` takes blocks
+// * BlockOf(type).elements floats.
 void Dequantise(DType type, const std::byte* from, size_t blocks, float* out);
 
 }  // namespace tlm

@@ -8,9 +8,9 @@
 
 namespace tlm {
 
-// A block of device memory with the function that frees it. Move-only. The device that made it
-// must outlive it. Host code may dereference data() only when the device says its memory is the
-// host's (Device::info().host_addressable).
+// A block of device memory with the function that frees it. Move-only. The device that made it must
+// outlive it. Host code may dereference data() only if the device's memory is host memory
+// (Device::info().host_addressable).
 class Buffer {
  public:
   using Deleter = std::function<void(void* data, size_t bytes)>;

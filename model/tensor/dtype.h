@@ -44,7 +44,7 @@ enum class DType : uint8_t {
   kI8G64,
   kI8G128,
   kI8G256,
-  // Of floats of 8 bits.
+  // Blocks of 8-bit floats.
   kF8G32,
   kF8G128,
 };
@@ -55,7 +55,7 @@ struct DTypeBlock {
   size_t bytes;
 };
 
-// By DType: the name as model files and messages spell it; one element, or a block of them.
+// For each DType: its name in model files and messages, and one element or one block.
 struct DTypeTraits {
   const char* name;
   DTypeBlock block;
@@ -77,33 +77,33 @@ constexpr bool IsBlockQuantised(DType dtype) { return dtype >= DType::kQ8_0; }
 constexpr bool IsIntegerBlocks(DType dtype) {
   return IsBlockQuantised(dtype) && dtype < DType::kF8G32;
 }
-// The type of such elements where they do not stay in blocks: floats of 8 bits with a scale lose
-// next to nothing in BF16.
+// The type of the elements once they leave their blocks: 8-bit floats with a scale lose next to
+// nothing in BF16.
 constexpr DType DequantisedType(DType blocks) {
   return IsIntegerBlocks(blocks) ? DType::kF32 : DType::kBF16;
 }
 
-// One element, of types that are not quantised in blocks.
+// The block of a type that is not quantised in blocks is one element.
 constexpr DTypeBlock BlockOf(DType dtype) { return kDTypeTraits[static_cast<size_t>(dtype)].block; }
 
-// Bytes of one element; 0 of types that are quantised in blocks, which have no whole number.
+// Bytes of one element; 0 for types quantised in blocks, whose elements take no whole number.
 constexpr size_t DTypeBytes(DType dtype) {
   return IsBlockQuantised(dtype) ? 0 : BlockOf(dtype).bytes;
 }
 
-// Bytes of `elements`, a whole number of blocks.
+// Bytes of `elements` elements, a whole number of blocks.
 constexpr size_t StoredBytes(DType dtype, size_t elements) {
   const DTypeBlock block = BlockOf(dtype);
   return elements / block.elements * block.bytes;
 }
 
-// "BF16", "Q4_K".
+// For example "BF16" or "Q4_K".
 constexpr const char* DTypeName(DType dtype) {
   return kDTypeTraits[static_cast<size_t>(dtype)].name;
 }
 
-// The floats that weights may be stored in. The 8-bit ones stay out: without the scales a quantised
-// checkpoint keeps beside them they are not weights.
+// The floats that weights may be stored in. 8-bit floats are excluded: without the separate scales
+// of a quantised checkpoint they are not weights.
 constexpr bool IsFloat(DType dtype) { return dtype <= DType::kF16; }
 
 // The types that keys and values may have, by the names of --kv_cache_dtype.
@@ -116,14 +116,14 @@ inline constexpr KvDType kKvDTypes[] = {{DType::kF32, "float32"},
                                         {DType::kF16, "float16"},
                                         {DType::kF8E4M3, "fp8"}};
 
-// "?" of a type that they cannot have.
+// "?" for a type that keys and values cannot have.
 constexpr const char* KvDTypeName(DType dtype) {
   for (const KvDType& type : kKvDTypes) {
     if (type.dtype == dtype) return type.name;
   }
   return "?";
 }
-// Also of "fp8_e4m3", as vLLM spells it; nullopt for another name.
+// Also accepts "fp8_e4m3", as vLLM spells it; returns nullopt for another name.
 constexpr std::optional<DType> KvDTypeFromName(std::string_view name) {
   for (const KvDType& type : kKvDTypes) {
     if (name == type.name) return type.dtype;
@@ -132,8 +132,8 @@ constexpr std::optional<DType> KvDTypeFromName(std::string_view name) {
   return std::nullopt;
 }
 
-// The default type of keys and values on the CPU, for matrices of type `weights`: 16 bits where
-// those have 16 or fewer.
+// The default type of keys and values on the CPU, for matrices of type `weights`: 16 bits if
+// `weights` has 16 bits or fewer.
 constexpr DType DefaultKvDType(DType weights) {
   switch (weights) {
     case DType::kF64:
@@ -146,7 +146,7 @@ constexpr DType DefaultKvDType(DType weights) {
   }
 }
 
-// Bytes of a token's key, or of its value, for one kv head: 8-bit ones have a scale (fp8.h).
+// Bytes of a token's key, or of its value, for one kv head: 8-bit types add a scale (fp8.h).
 constexpr size_t KvRowBytes(DType dtype, int64_t head_dim) {
   return static_cast<size_t>(head_dim) * DTypeBytes(dtype) + (dtype == DType::kF8E4M3 ? 1 : 0);
 }

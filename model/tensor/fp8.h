@@ -1,5 +1,6 @@
-// Keys and values in 8 bits: the format, and its arithmetic one element at a time. Plain functions
-// that host and device compilers take; kernels may compute the same in other ways.
+// Keys and values in 8 bits: the format, and its arithmetic on one element at a time. The functions
+// are plain, so host and device compilers accept them; kernels may compute the same results in
+// other ways.
 //
 // A row is the key, or the value, of one token for one kv head: head_dim elements in E4M3 (sign, 4
 // exponent bits, 3 fraction bits; no infinity, 0x7f and 0xff are NaN; largest 448; Micikevicius et
@@ -9,16 +10,16 @@
 //            magnitude, so that m / 2^E is in [128, 256) where the limits allow
 //   element  x / 2^E rounded to the nearest, ties to even, subnormals (multiples of 2^-9) included;
 //            beyond 448, which needs m >= 2^15, the nearest is 448
-// The scale is the row's own and not a block's: a row means the same whatever tokens follow it and
-// however a prompt was cut into batches.
+// Each row has its own scale, rather than each block: a row means the same whatever tokens follow
+// it and however a prompt was cut into batches.
 //
 // An element that is NaN or an infinity is stored as NaN (an infinity that saturated would go
-// unseen). m of such a row is not finite, so E is 7; its other elements stay what they are within
-// that scale. Of a row of zeros E is -15.
+// unseen). m of such a row is not finite, so E is 7; its other elements are stored within that
+// scale. E of a row of zeros is -15.
 //
-// What is stored is read back exactly, as float32, bfloat16 or float16: element * 2^E has at most 4
-// significant bits, is a multiple of 2^-9 * 2^-15 = 2^-24, the least subnormal of float16, and at
-// most 448 * 2^7 = 57344, below float16's largest, 65504. It is no subnormal of bfloat16 or
+// Stored values are read back exactly, as float32, bfloat16 or float16: element * 2^E has at most 4
+// significant bits, is a multiple of 2^-9 * 2^-15 = 2^-24, the least subnormal of float16, and is
+// at most 448 * 2^7 = 57344, below float16's largest, 65504. It is not subnormal in bfloat16 or
 // float32.
 #ifndef TLM_MODEL_TENSOR_FP8_H_
 #define TLM_MODEL_TENSOR_FP8_H_
@@ -57,23 +58,23 @@ TLM_FP8_FUNCTION uint32_t Fp8BitsOf(float value) {
   return both.bits;
 }
 
-// The scale's byte, by the largest of the row's magnitudes as bits of float32 (without the sign).
-// Bits order like magnitudes, infinity and NaN above all.
+// Returns the scale's byte. `largest_bits` is the largest magnitude of the row, as the bits of a
+// float32 without its sign. Bits order like magnitudes, with infinity and NaN above all.
 TLM_FP8_FUNCTION uint8_t Fp8ScaleOf(uint32_t largest_bits) {
   constexpr uint32_t kMin = static_cast<uint32_t>(kFp8MinExponent) + kFp8ScaleBias;
   constexpr uint32_t kMax = kFp8MaxExponent + kFp8ScaleBias;
-  const uint32_t exponent = largest_bits >> 23;  // biased as the scale is
+  const uint32_t exponent = largest_bits >> 23;  // biased like the scale
   if (exponent < kMin + 7) return static_cast<uint8_t>(kMin);
   return static_cast<uint8_t>(exponent > kMax + 7 ? kMax : exponent - 7);
 }
 
-// 2^E, and 2^-E. Of bytes that Fp8ScaleOf returns.
+// 2^E, and 2^-E, for bytes that Fp8ScaleOf returns.
 TLM_FP8_FUNCTION float Fp8Scale(uint8_t scale) { return Fp8FloatOf(uint32_t{scale} << 23); }
 TLM_FP8_FUNCTION float Fp8InverseScale(uint8_t scale) {
   return Fp8FloatOf((2 * kFp8ScaleBias - scale) << 23);
 }
 
-// E4M3 of a value that has been multiplied by Fp8InverseScale.
+// Converts a value that has been multiplied by Fp8InverseScale to E4M3.
 TLM_FP8_FUNCTION uint8_t Fp8Of(float scaled) {
   const uint32_t bits = Fp8BitsOf(scaled);
   const uint32_t sign = bits >> 24 & 0x80u;
@@ -81,7 +82,7 @@ TLM_FP8_FUNCTION uint8_t Fp8Of(float scaled) {
   if (magnitude >= 0x7f800000u) return static_cast<uint8_t>(sign | kFp8NaN);
   if (magnitude >= 0x43e00000u) return static_cast<uint8_t>(sign | 0x7eu);  // 448
   if (magnitude < 0x3c800000u) {
-    // Below 2^-6: a unit of the sum's last place is 2^-9.
+    // Below 2^-6, one unit in the last place of the sum is 2^-9.
     const float sum = Fp8FloatOf(magnitude) + 0x1p14f;
     return static_cast<uint8_t>(sign | (Fp8BitsOf(sum) - 0x46800000u));
   }
@@ -89,13 +90,13 @@ TLM_FP8_FUNCTION uint8_t Fp8Of(float scaled) {
   return static_cast<uint8_t>(sign | ((magnitude - 0x3c000000u + 0x7ffffu + odd) >> 20));
 }
 
-// The value of an element before its scale. Exact.
+// The value of an element before its scale is applied. Exact.
 TLM_FP8_FUNCTION float Fp8Value(uint8_t element) {
   const uint32_t sign = (element & 0x80u) << 24;
   const uint32_t magnitude = element & 0x7fu;
   if (magnitude == kFp8NaN) return Fp8FloatOf(sign | 0x7fc00000u);
   if (magnitude < 8) {
-    // Of the exponent that the least normal numbers have, less their leading 1.
+    // Takes the exponent of the least normal numbers, then subtracts their leading 1.
     const float value = Fp8FloatOf(0x3c800000u + (magnitude << 20)) - 0x1p-6f;
     return Fp8FloatOf(sign | Fp8BitsOf(value));
   }

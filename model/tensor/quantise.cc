@@ -14,8 +14,8 @@ namespace {
 constexpr uint32_t kMagnitudeMask = 0x7fffffffu;
 constexpr uint32_t kInfinityBits = 0x7f800000u;
 
-// The bits of the largest magnitude, which are ordered as magnitudes are; those of infinity or
-// more if a value is not finite.
+// Returns the bits of the largest magnitude, which order like magnitudes; at least kInfinityBits if
+// a value is not finite.
 uint32_t LargestMagnitudeBits(const float* x, int64_t count) {
   uint32_t largest = 0;
   for (int64_t i = 0; i < count; ++i) {
@@ -24,7 +24,7 @@ uint32_t LargestMagnitudeBits(const float* x, int64_t count) {
   return largest;
 }
 
-// Adding it rounds a small value to an integer, ties to even.
+// Adding and subtracting this rounds a small value to an integer, ties to even.
 constexpr float kRoundingMagic = 12582912.0f;  // 1.5 * 2^23
 
 void QuantiseTo8Bits(const float* x, int64_t count, float largest, BlockValues& out) {
@@ -39,7 +39,7 @@ void QuantiseTo8Bits(const float* x, int64_t count, float largest, BlockValues& 
 
 constexpr int kLargestQ = 15;
 
-// Lanes for which sums are kept apart, so that compilers may use vectors of any length.
+// Each lane has its own sum, so that compilers may use vectors of any length.
 constexpr int kLanes = 16;
 typedef float Vec __attribute__((vector_size(16)));
 constexpr int kVecLanes = 4;
@@ -56,7 +56,8 @@ double SumOf(const Vec (&sums)[kVecs]) {
   return (double{four[0]} + double{four[1]}) + (double{four[2]} + double{four[3]});
 }
 
-// x * 2^-exponent is below 4 and normal, for an x of the magnitude `largest`.
+// Returns the exponent for which x * 2^-exponent is below 4 and normal, for an x of the magnitude
+// `largest`.
 int ExponentOf(float largest) { return std::clamp(std::ilogb(largest), -126, 126); }
 
 // Integers q - zero = x * inverse, rounded and clamped to [-zero, 15 - zero].
@@ -64,16 +65,16 @@ struct Rounding {
   float inverse = 0;
   int zero = 0;
 };
-// What they come to with the best scale for them: sums of importance * error^2 are least where
-// `gain` = sum of importance * x^2 less that sum is largest.
+// A rounding with the best scale for its integers: sums of importance * error^2 are least where
+// `gain` = sum of importance * x^2 less the sum of importance * error^2 is largest.
 struct Fit {
   Rounding rounding;
   double scale = 0;
   double gain = 0;
 };
 
-// The values of a block, scaled by a power of two to magnitudes of 1 to 4, and their importances,
-// likewise. Padded with zeros to whole lanes.
+// Searches the best 4-bit rounding of a block. Values are scaled by a power of two to magnitudes of
+// 1 to 4, importances likewise; both are padded with zeros to whole lanes.
 class FourBitSearch {
  public:
   FourBitSearch(const float* x, int64_t count, const float* importance, float largest)
@@ -97,8 +98,8 @@ class FourBitSearch {
   void Run(BlockValues& out) {
     const float symmetric = 7.0f / std::max(most_, -least_);
     best_ = FitOf({symmetric, 8});
-    // Ranges of 12 to 18 steps around the middle of all values and 0: the widest leave integers
-    // unused, the narrowest clamp.
+    // Tries ranges of 12 to 18 steps around the middle of all values and 0: the widest leave
+    // integers unused, the narrowest clamp.
     for (int half_steps = 24; half_steps <= 36; ++half_steps) {
       const float inverse = static_cast<float>(half_steps) * 0.5f / (most_ - least_);
       const float middle = (least_ + most_) * 0.5f * inverse;
@@ -161,7 +162,7 @@ class FourBitSearch {
   const int exponent_;
   const int64_t count_;
   int64_t padded_ = 0;
-  float least_ = 0;  // of the values and 0
+  float least_ = 0;  // the least of the values and 0
   float most_ = 0;
   Fit best_;
   alignas(64) float x_[kMaxBlockElements];

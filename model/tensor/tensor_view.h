@@ -13,7 +13,7 @@
 
 namespace tlm {
 
-// Up to kMaxRank dimensions, outermost first. A scalar has rank 0 and one element. A value type.
+// Up to kMaxRank dimensions, outermost first. A scalar has rank 0 and one element.
 class Shape {
  public:
   static constexpr int kMaxRank = 8;
@@ -44,7 +44,7 @@ class Shape {
     }
     return true;
   }
-  // "[3, 4]"
+  // For example "[3, 4]".
   std::string ToString() const {
     std::string text = "[";
     for (int axis = 0; axis < rank_; ++axis) {
@@ -59,18 +59,18 @@ class Shape {
   int rank_ = 0;
 };
 
-// A read-only tensor that it does not own; valid as long as the owner keeps the data. Copyable.
+// A read-only tensor whose data another object owns and must keep. Copyable.
 struct TensorView {
   DType dtype = DType::kF32;
   Shape shape;
   const void* data = nullptr;
-  // Of matrices in blocks: element i of a stored row is that of input input_order[i], a permutation
-  // (GPTQ's act-order); null: of input i.
+  // For matrices in blocks: element i of a stored row belongs to input input_order[i], a
+  // permutation (GPTQ's act-order); null: to input i.
   const int32_t* input_order = nullptr;
 
   int64_t elements() const { return shape.elements(); }
   size_t bytes() const { return StoredBytes(dtype, static_cast<size_t>(elements())); }
-  // The elements as T; the caller has checked that dtype says T.
+  // The elements as T; the caller has checked that T matches dtype.
   template <typename T>
   const T* as() const {
     return static_cast<const T*>(data);

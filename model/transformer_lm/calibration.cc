@@ -14,7 +14,7 @@ namespace tlm {
 namespace {
 
 constexpr int64_t kWindowTokens = 512;
-// Tokens whose logits are computed: one of so many.
+// Logits are computed for one token in this many.
 constexpr int64_t kTokensPerRow = 32;
 
 template <typename T, typename Widen>
@@ -44,7 +44,7 @@ class ObservingOps : public ForwardingOps {
     return ForwardingOps::MatMulGated(x, w, bias, out);
   }
 
-  // INVALID_ARGUMENT if one is not finite.
+  // Returns INVALID_ARGUMENT if a mean is not finite.
   absl::StatusOr<std::vector<float>> MeanSquares(const Matrix& w) const {
     const Sums& sums = sums_.at(&w);
     std::vector<float> means;

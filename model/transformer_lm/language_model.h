@@ -23,31 +23,30 @@ class LanguageModel {
   // Launch starts a batch, Wait returns the results of the oldest launched batch: the host prepares
   // the next batch while the device computes. A batch writes the keys and values of its tokens to
   // the cache, computes the requested logits and runs its sampling jobs. `batch` must not change
-  // until Wait returned its results; it is within limits() and its block ids are below
-  // num_kv_blocks() (CHECKed). At most max_launched() batches may be in flight, and only a model
-  // that takes more than one accepts PendingToken() as a token id; it stands for token 0 if its job
-  // fails. Batches run in the order of launches. Wait's error is INTERNAL, a device fault; the
-  // batch's blocks of the cache are then undefined, and so is every batch launched before that
-  // Wait.
+  // until Wait has returned its results; it is within limits() and its block ids are below
+  // num_kv_blocks() (CHECKed). At most max_launched() batches may be in flight. Only a model with
+  // max_launched() > 1 accepts PendingToken() as a token id; it means token 0 if its job fails.
+  // Batches run in the order of launches. Wait returns INTERNAL for a device fault; the batch's
+  // blocks of the cache are then undefined, and so is every batch launched before that Wait.
   virtual int max_launched() const { return 1; }
-  // Whether the next batch may refer to tokens of the last launched one: not if some of its jobs
-  // finish on the host.
+  // Whether the next batch may refer to tokens of the last launched batch. False if some of that
+  // batch's jobs finish on the host.
   virtual bool TakesPendingTokens() const { return max_launched() > 1; }
   virtual void Launch(const Batch& batch) = 0;
   virtual absl::StatusOr<BatchResult> Wait() = 0;
 
-  // Launch and Wait; no other batch is in flight.
+  // Calls Launch and Wait; no other batch is in flight.
   absl::StatusOr<BatchResult> Forward(const Batch& batch) {
     Launch(batch);
     return Wait();
   }
 
   // Copies the keys and values of one KV block, of all layers, after the batches launched so far
-  // and before the next one. Both ids are below num_kv_blocks() (CHECKed). INTERNAL: a device
-  // fault.
+  // and before the next one. Both ids are below num_kv_blocks() (CHECKed). Returns INTERNAL for a
+  // device fault.
   virtual absl::Status CopyKvBlock(int32_t from, int32_t to) = 0;
 
-  // How the device has run the batches so far.
+  // Counts how the device has run the batches so far.
   virtual RunCounts run_counts() const { return {}; }
 };
 

@@ -21,21 +21,21 @@ namespace {
 
 using Views = std::span<const TensorView>;
 
-// Elements a thread dequantises at a time; a row where one has more.
+// A thread dequantises this many elements at a time, or one row if a row has more.
 constexpr int64_t kElementsAtOnce = int64_t{1} << 16;
 
-// Up to here no scale of a block overflows float32 in a product.
+// Up to this value no scale of a block overflows float32 in a product.
 constexpr double kMaxInBlocks = 1e36;
 
-// Matrices of the same inputs that are packed as one.
+// Matrices with the same inputs that are packed as one matrix.
 struct Stack {
   std::vector<TensorView> parts;
   MatrixOrder order = MatrixOrder::kOutputsFirst;
   MatrixUse use = MatrixUse::kPlain;
   MatrixPlace place = MatrixPlace::kTable;
-  std::span<const float> importance = {};  // of its inputs; empty: not measured
+  std::span<const float> importance = {};  // by input; empty: not measured
 
-  // Outputs and inputs of a part.
+  // The number of outputs and of inputs of a part.
   int64_t n(const TensorView& part) const {
     return part.shape[order == MatrixOrder::kOutputsFirst ? 0 : 1];
   }
@@ -72,7 +72,7 @@ struct LayerStacks {
   Stack qkv, attention, up, down;
 };
 
-// The matrices of all products; of a head that is tied, the embedding.
+// The matrices of all products. A tied head is the embedding.
 std::vector<Stack> StacksOf(const ModelConfig& config, const ModelWeights& weights) {
   std::vector<Stack> stacks = {{{weights.token_embedding}}};
   if (!config.tie_word_embeddings) stacks.push_back({{weights.lm_head}});
@@ -85,7 +85,7 @@ std::vector<Stack> StacksOf(const ModelConfig& config, const ModelWeights& weigh
   return stacks;
 }
 
-// How the matrices of a model are stored.
+// Decides how the matrices of a model are stored.
 class StorageRule {
  public:
   StorageRule(const ModelConfig& config, const ModelWeights& weights, WeightFormat format,
@@ -96,9 +96,9 @@ class StorageRule {
   // See MatrixTypeOf.
   DType type() const { return type_; }
   bool Quantises() const { return BlockTypeOf(format_).has_value(); }
-  // Whether the parts in blocks are dequantised before they are packed.
+  // Whether the parts in blocks are dequantised before packing.
   bool Dequantises(const Stack& stack) const { return stack.HasBlocks() && !StaysInBlocks(stack); }
-  // Whether floats beside matrices in blocks are rounded to activations of 16 bits.
+  // Whether floats next to matrices in blocks are rounded to activations of 16 bits.
   bool Rounds() const { return type_ == DType::kI8 && ops_.ActivationType(type_) == DType::kBF16; }
   // A model with matrices of several types runs in float32. Where float32 activations need float32
   // matrices, the others are widened.
@@ -111,14 +111,14 @@ class StorageRule {
       return ops_.ActivationType(GivenType(stack, part)) != activations;
     });
   }
-  // Bytes on the device: of parts in blocks an upper bound, else without padding. `rounded`: floats
-  // are, to 16 bits.
+  // Bytes on the device: an upper bound for parts in blocks, without padding for others. `rounded`:
+  // floats are rounded to 16 bits.
   uint64_t DeviceBytes(const Stack& stack, bool rounded) const;
-  // What parts in blocks become that are dequantised.
+  // The type to which a part in blocks is dequantised.
   DType DequantisedAs(const TensorView& part) const {
     return format_ == WeightFormat::kFloat32 ? DType::kF32 : DequantisedType(part.dtype);
   }
-  // Bytes on the host for the parts that are dequantised.
+  // Bytes on the host for the dequantised parts.
   uint64_t HostBytes(const Stack& stack) const {
     uint64_t bytes = 0;
     for (const TensorView& part : stack.parts) {
@@ -133,7 +133,7 @@ class StorageRule {
     return stack.HasBlocks() && format_ != WeightFormat::kFloat32 &&
            ops_.TakesBlocks(stack.parts, stack.use);
   }
-  // The type in which PackMatrix stores a part that nothing widens or quantises.
+  // The type in which PackMatrix stores a part that is neither widened nor quantised.
   DType GivenType(const Stack& stack, const TensorView& part) const {
     if (IsBlockQuantised(part.dtype)) {
       return StaysInBlocks(stack) ? part.dtype : DequantisedAs(part);
@@ -164,7 +164,7 @@ DType StorageRule::TypeOf(const std::vector<Stack>& stacks) const {
 }
 
 uint64_t StorageRule::DeviceBytes(const Stack& stack, bool rounded) const {
-  size_t widest = Widens(stack) ? sizeof(float) : 0;  // of parts of floats, which are stored alike
+  size_t widest = Widens(stack) ? sizeof(float) : 0;  // bytes per element of float parts
   for (const TensorView& part : stack.parts) {
     widest = std::max(widest, DTypeBytes(GivenType(stack, part)));
   }
@@ -188,8 +188,8 @@ void Store(std::span<const float> row, DType type, int64_t first, std::byte* out
   }
 }
 
-// A matrix in blocks as F32 or BF16, its inputs in their order, by several threads. `out` takes all
-// elements.
+// Dequantises a matrix in blocks to F32 or BF16, with its inputs in their natural order, by several
+// threads. `out` takes all elements.
 void DequantiseMatrix(const TensorView& matrix, DType type, std::byte* out) {
   const int64_t rows = matrix.shape[0];
   const int64_t k = matrix.shape[1];
@@ -211,10 +211,10 @@ void DequantiseMatrix(const TensorView& matrix, DType type, std::byte* out) {
   });
 }
 
-// Matrices or vectors; those in blocks are dequantised.
+// Matrices or vectors, dequantised if they are in blocks.
 class DequantisedParts {
  public:
-  // RESOURCE_EXHAUSTED where the host has too little memory.
+  // Returns RESOURCE_EXHAUSTED if the host has too little memory.
   static absl::StatusOr<DequantisedParts> Of(Views parts, const StorageRule& storage) {
     DequantisedParts result;
     for (const TensorView& part : parts) {
@@ -248,8 +248,9 @@ struct Packer {
   const StorageRule& storage;
   Ops& ops;
 
-  // The result of `pack`, called while `parts` are in memory. A backend that checks values while it
-  // packs knows no names: in place of INVALID_ARGUMENT a status that has them.
+  // Returns the result of `pack`, called while `parts` are in memory. A backend that checks values
+  // while it packs knows no names: its INVALID_ARGUMENT is replaced by a status with the tensor's
+  // name.
   template <typename Pack>
   auto WhileAcquired(Views parts, Pack pack) const -> decltype(pack()) {
     if (weights.pager != nullptr) TLM_RETURN_IF_ERROR(weights.pager->Acquire(parts));
@@ -259,8 +260,9 @@ struct Packer {
     return packed;
   }
 
-  // INVALID_ARGUMENT of the first tensor among `parts` with a value that is not finite or, as
-  // scales of blocks overflow before their values do, of the one with the largest.
+  // Returns INVALID_ARGUMENT that names the first tensor among `parts` with a value that is not
+  // finite. If all are finite, it names the tensor with the largest value, because scales of blocks
+  // overflow before their values do.
   absl::Status NameRefused(Views parts, const absl::Status& refused) const {
     ModelWeights places = weights;
     std::string name;
@@ -294,14 +296,14 @@ struct Packer {
     });
   }
 
-  // Read by the row, and few: as they are given, whatever the format.
+  // Position tables are read by the row, and few: they are packed as given, whatever the format.
   absl::StatusOr<std::unique_ptr<Matrix>> PackPositions(const TensorView& table) const {
     return WhileAcquired({&table, 1},
                          [&] { return PackGiven({{table}}, false, WeightFormat::kAsGiven); });
   }
 
-  // Without quantising. `widened`: as float32, by stacking with an empty part of that type.
-  // `format`: of floats that are not.
+  // Packs without quantising. `widened`: as float32, by stacking with an empty part of that type.
+  // `format` applies to floats that are not widened.
   absl::StatusOr<std::unique_ptr<Matrix>> PackGiven(const Stack& stack, bool widened,
                                                     WeightFormat format) const {
     DequantisedParts dequantised;
@@ -318,7 +320,7 @@ struct Packer {
     return ops.PackMatrix(given, stack.order, stack.use, format);
   }
 
-  // Empty when the configuration has no such tensors.
+  // Returns an empty buffer if the configuration has no such tensors.
   absl::StatusOr<Buffer> PackVectors(Views parts) const {
     if (parts.front().data == nullptr) return Buffer();
     return WhileAcquired(parts, [&]() -> absl::StatusOr<Buffer> {
@@ -334,7 +336,7 @@ struct Packer {
     return norm;
   }
 
-  // Linear maps of the same input as one, with their biases end to end.
+  // Packs linear maps of the same input as one, with their biases end to end.
   absl::StatusOr<PackedLinear> PackLinear(const Stack& stack, Views biases) const {
     PackedLinear linear;
     TLM_ASSIGN_OR_RETURN(linear.matrix, Pack(stack));
@@ -383,7 +385,7 @@ absl::StatusOr<PackedWeights> PackWeights(const ModelConfig& config, const Model
   }
   const Packer packer{config, weights, storage, ops};
   PackedWeights packed;
-  // The largest first: an acquired tensor takes memory beside what is packed already.
+  // Packs the largest first: an acquired tensor takes memory in addition to the packed ones.
   InputImportance none;
   none.layers.resize(weights.layers.size());
   const InputImportance& of = importance != nullptr ? *importance : none;

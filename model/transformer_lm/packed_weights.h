@@ -22,7 +22,7 @@ struct PackedNorm {
 
 struct PackedLinear {
   std::unique_ptr<Matrix> matrix;
-  Buffer bias;  // [matrix->n()]; empty without
+  Buffer bias;  // [matrix->n()]; empty without a bias
 };
 
 struct PackedLayer {
@@ -36,7 +36,7 @@ struct PackedLayer {
   PackedLinear down;  // [d_model, d_ff]
 };
 
-// Belongs to the device of the Ops that packed it.
+// The parameters belong to the device of the Ops that packed them.
 struct PackedWeights {
   std::unique_ptr<Matrix> token_embedding;     // [vocab_size, d_model]; the head too when tied
   std::unique_ptr<Matrix> position_embedding;  // [context_length, d_model]; null unless learned
@@ -45,8 +45,8 @@ struct PackedWeights {
   std::unique_ptr<Matrix> lm_head;  // [vocab_size, d_model]; null when tied
 };
 
-// How much errors at the inputs of a matrix matter: the mean squares of what it is multiplied by.
-// Each is [inputs of the matrix].
+// How much errors at the inputs of a matrix matter: the mean squares of the values it is multiplied
+// by. Each vector has one element per input of the matrix.
 struct InputImportance {
   struct Layer {
     std::vector<float> qkv, attention, up, down;
@@ -55,32 +55,33 @@ struct InputImportance {
   std::vector<Layer> layers;
 };
 
-// `config` has passed Validate(), and `weights` match it. Matrices in blocks keep their type where
-// `ops` TakesBlocks, and are dequantised to their DequantisedType, one matrix at a time, elsewhere
-// and, to float32, with kFloat32; matrices of floats are stored in `format`, learned positions as
-// they are given. Formats of 4 bits take `importance`; null: all inputs matter alike.
-// RESOURCE_EXHAUSTED when the device or the host has too little memory, UNIMPLEMENTED for a format
-// that `ops` does not support, INVALID_ARGUMENT as CheckFinite if `ops` ChecksFinite().
+// `config` has passed Validate(), and `weights` match it. Matrices in blocks keep their type if
+// `ops` TakesBlocks and `format` is not kFloat32. Otherwise they are dequantised, one matrix at a
+// time: to float32 with kFloat32, else to their DequantisedType. Matrices of floats are stored in
+// `format`, learned positions as they are given. Formats of 4 bits take `importance`; null: all
+// inputs matter alike. Returns RESOURCE_EXHAUSTED if the device or the host has too little memory,
+// UNIMPLEMENTED for a format that `ops` does not support, INVALID_ARGUMENT like CheckFinite if
+// `ops` ChecksFinite().
 absl::StatusOr<PackedWeights> PackWeights(const ModelConfig& config, const ModelWeights& weights,
                                           WeightFormat format, Ops& ops,
                                           const InputImportance* importance = nullptr);
 
-// The common type of all matrices of `weights` as PackWeights stores them, F64 counting as F32: kI8
-// if any is in blocks, else kF32 if they differ. It determines the type of the activations: see
+// The common type of all matrices of `weights` as PackWeights stores them, where F64 counts as F32:
+// kI8 if any is in blocks, else kF32 if they differ. It determines the type of the activations: see
 // Ops::ActivationType.
 DType MatrixTypeOf(const ModelConfig& config, const ModelWeights& weights, WeightFormat format,
                    const Ops& ops);
 
-// What PackWeights takes, from types and shapes alone; of `weights` no element is read.
+// The memory that PackWeights takes, from types and shapes alone; no element of `weights` is read.
 struct PackingBytes {
-  uint64_t device = 0;  // of matrices in blocks an upper bound, else without padding
-  uint64_t host = 0;    // at the most at a time, besides `weights` themselves
+  uint64_t device = 0;  // an upper bound for matrices in blocks; without padding for others
+  uint64_t host = 0;    // peak, in addition to `weights` themselves
 };
 PackingBytes PackingBytesOf(const ModelConfig& config, const ModelWeights& weights,
                             WeightFormat format, const Ops& ops);
 
-// Bytes on the device by stored element type, none of them 0: matrices as Matrix::BytesByType,
-// vectors as float32.
+// Returns bytes on the device by stored element type, without entries of 0 bytes: matrices as
+// Matrix::BytesByType, vectors as float32.
 std::map<DType, uint64_t> BytesByType(const PackedWeights& weights);
 
 }  // namespace tlm

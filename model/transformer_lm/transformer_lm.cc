@@ -20,7 +20,7 @@ EpsPlacement PlacementOf(NormEps placement) {
   return placement == NormEps::kInsideRoot ? EpsPlacement::kInsideRoot : EpsPlacement::kOutsideRoot;
 }
 
-// Of a network without a gate.
+// The activation of a network without a gate.
 Activation ActivationOf(FfnKind kind) {
   switch (kind) {
     case FfnKind::kSilu:
@@ -44,7 +44,7 @@ absl::Status CheckAllFinite(const ModelConfig& config, ModelWeights weights) {
   return absl::OkStatus();
 }
 
-// Lays rows out one after the other in one buffer. Without a buffer it computes the size.
+// Places rows one after the other in one buffer. Without a buffer it computes the size.
 class ScratchArena {
  public:
   // `ops` outlives this object.
@@ -97,9 +97,9 @@ absl::StatusOr<std::unique_ptr<TransformerLM>> TransformerLM::Load(
   return model;
 }
 
-// A dummy prompt and decoding step: what a device does at the first use of a kernel is then
-// done. The blocks they write belong to no sequence yet. Steps that will recur are recorded in
-// between, when all code has been brought to the device, and before one of them is to run.
+// Runs a dummy prompt and a dummy decoding step, so that the device has done its work for the first
+// use of each kernel. Their blocks belong to no sequence yet. Recurring steps are recorded between
+// the two: after all code is on the device, and before one of these steps runs.
 absl::Status TransformerLM::WarmUp() {
   const int64_t prompt = std::min({limits_.max_tokens, limits_.max_context,
                                    int64_t{2 * kBlockTokens}, kv_->num_blocks() * kBlockTokens});
@@ -122,7 +122,7 @@ absl::Status TransformerLM::RunDummy(int64_t tokens) {
   for (int32_t block = 0; block < batch.max_blocks; ++block) batch.block_tables.push_back(block);
   batch.logits_rows = {static_cast<int32_t>(tokens - 1)};
   batch.jobs = {{.params = &params, .history = &history}};
-  // The logits may be anything here: a sampling job that fails is no fault.
+  // The logits may have any value here: a failed sampling job is no fault.
   return Forward(batch).status();
 }
 
@@ -199,7 +199,7 @@ absl::Status TransformerLM::LoadRopeTable() {
   Device& device = ops_.device();
   TLM_ASSIGN_OR_RETURN(rope_table_,
                        device.Allocate(RopeTableBytes(config_, limits_), MemoryPurpose::kRuntime));
-  // Host memory is taken as it is touched: each step fills what it needs.
+  // Host memory is allocated when it is touched: each step fills what it needs.
   return device.info().host_addressable ? absl::OkStatus() : FillRopeTable(limits_.max_context);
 }
 
@@ -207,7 +207,7 @@ absl::Status TransformerLM::FillRopeTable(int64_t positions) {
   if (!config_.rope_theta.has_value() || positions <= rope_positions_) return absl::OkStatus();
   const RopeTable table(config_.head_dim, *config_.rope_theta, config_.rope_scaling);
   const size_t row_bytes = static_cast<size_t>(config_.head_dim) * sizeof(float);
-  // In pieces: the table of a long context is too large to hold twice.
+  // Fills in pieces: the table of a long context is too large to hold twice.
   constexpr int64_t kPiece = 512;
   while (rope_positions_ < positions) {
     const int64_t count = std::min(kPiece, limits_.max_context - rope_positions_);
@@ -268,7 +268,7 @@ void TransformerLM::Launch(const Batch& batch) {
   TLM_CHECK(static_cast<int>(launched_.size()) < max_launched());
   kv_->Reach(*std::max_element(batch.block_tables.begin(), batch.block_tables.end()));
   launched_.push_back({.batch = &batch, .status = absl::OkStatus()});
-  // A backend that computes synchronously runs in Wait, so that the caller can work before.
+  // A backend that computes synchronously runs in Wait, so that the caller can work before it.
   if (max_launched() > 1) launched_.back().status = Run(batch);
 }
 
@@ -283,8 +283,8 @@ absl::StatusOr<BatchResult> TransformerLM::Wait() {
 
 absl::Status TransformerLM::Run(const Batch& batch) {
   TLM_ASSIGN_OR_RETURN(const DeviceBatch on_device, ops_.BeginBatch(batch));
-  // Host memory is taken as it is touched: rows of a small batch lie in few pages. Elsewhere
-  // recorded steps keep their addresses.
+  // Host memory is allocated when it is touched, so the rows of a small batch are placed in few
+  // pages. On other devices recorded steps need fixed addresses.
   if (ops_.device().info().host_addressable) {
     TLM_RETURN_IF_ERROR(
         FillRopeTable(*std::max_element(batch.positions.begin(), batch.positions.end()) + 1));
@@ -303,7 +303,7 @@ absl::Status TransformerLM::Run(const Batch& batch) {
 absl::Status TransformerLM::RunLayers(const DeviceBatch& batch) {
   TLM_RETURN_IF_ERROR(RunEmbedding(batch));
   const int64_t tokens = batch.layout.tokens;
-  Rows delta;  // what the last block has added to x is added by the next norm
+  Rows delta;  // the last block's contribution to x, which the next norm adds
   for (int64_t index = 0; index < config_.num_layers; ++index) {
     const PackedLayer& layer = weights_.layers[static_cast<size_t>(index)];
     TLM_RETURN_IF_ERROR(RunAttention(layer, index, delta, batch));
@@ -328,7 +328,7 @@ Norm TransformerLM::NormOf(const PackedNorm& norm) const {
           .placement = PlacementOf(config_.norm_eps_placement)};
 }
 
-// Heads are normalised by an RMSNorm whatever the other norms are.
+// Heads are normalised by an RMSNorm, whatever the other norms are.
 HeadTransform TransformerLM::HeadTransformOf(const PackedLayer& layer) const {
   return {.q_gain = layer.q_norm.as<float>(),
           .k_gain = layer.k_norm.as<float>(),
@@ -386,7 +386,7 @@ absl::Status TransformerLM::RunFfn(const PackedLayer& layer, int64_t tokens) {
   return Linear(hidden, layer.down, std::nullopt, delta);
 }
 
-// Logits of the requested rows only: the head is the largest matrix of a small model.
+// Computes logits of the requested rows only: the head is the largest matrix of a small model.
 absl::Status TransformerLM::RunHead(const DeviceBatch& batch) {
   const int64_t tokens = batch.layout.tokens;
   const Rows gathered = scratch_.gathered.First(batch.rows);

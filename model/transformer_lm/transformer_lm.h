@@ -32,9 +32,9 @@ struct KvPlan {
 class TransformerLM : public LanguageModel {
  public:
   // Packs `weights` (which may be freed afterwards) onto the device, in `format`, and allocates all
-  // memory that the model will ever use; `importance` as of PackWeights. INVALID_ARGUMENT names a
-  // tensor with a non-finite value, RESOURCE_EXHAUSTED the allocation that failed; UNIMPLEMENTED
-  // for a format that the backend does not support. `ops` outlives the model.
+  // memory that the model will ever use; PackWeights describes `importance`. INVALID_ARGUMENT names
+  // a tensor with a non-finite value, RESOURCE_EXHAUSTED the allocation that failed; UNIMPLEMENTED
+  // means a format that the backend does not support. `ops` outlives the model.
   static absl::StatusOr<std::unique_ptr<TransformerLM>> Load(
       const ModelConfig& config, const ModelWeights& weights, Ops& ops, const BatchLimits& limits,
       const KvPlan& kv_plan, WeightFormat format = WeightFormat::kAsGiven,
@@ -55,13 +55,13 @@ class TransformerLM : public LanguageModel {
   const ModelConfig& config() const { return config_; }
   const PackedWeights& weights() const { return weights_; }
   const KvShape& kv_shape() const { return kv_->shape(); }
-  // Bytes of the weights by stored element type; together all of MemoryPurpose::kWeights.
+  // Bytes of the weights by stored element type; their sum is MemoryPurpose::kWeights.
   std::map<DType, uint64_t> WeightBytes() const { return BytesByType(weights_); }
 
   // The shape of the KV cache that Load makes.
   static KvShape KvShapeFor(const ModelConfig& config, DType dtype);
-  // Bytes on the device for intermediate results, logits and rotary positions, with matrices of
-  // MatrixTypeOf `weights`: everything except the weights and the KV cache.
+  // Bytes on the device for intermediate results, logits and rotary positions: everything except
+  // the weights and the KV cache. `weights` is the MatrixTypeOf the model.
   static size_t WorkspaceBytes(const ModelConfig& config, const BatchLimits& limits, DType weights,
                                const Ops& ops);
 
@@ -73,9 +73,9 @@ class TransformerLM : public LanguageModel {
 
   TransformerLM(const ModelConfig& config, Ops& ops, const BatchLimits& limits);
 
-  // `weights`: MatrixTypeOf in their format.
+  // `weights` is MatrixTypeOf the weights in their format.
   static ModelShape ShapeOf(const ModelConfig& config, DType weights);
-  // Of a batch: of tokens and of logits.
+  // The numbers of token rows and of logits rows in a batch.
   struct BatchRows {
     int64_t tokens = 0;
     int64_t logits = 0;
@@ -90,7 +90,7 @@ class TransformerLM : public LanguageModel {
   static size_t RopeTableBytes(const ModelConfig& config, const BatchLimits& limits);
 
   absl::Status LoadRopeTable();
-  // At least so many positions, at most max_context.
+  // Fills at least `positions` positions, at most max_context.
   absl::Status FillRopeTable(int64_t positions);
   absl::Status AllocateWorkspace(DType matrix_type, DType kv);
   absl::Status WarmUp();
@@ -114,16 +114,16 @@ class TransformerLM : public LanguageModel {
   const BatchLimits limits_;
   PackedWeights weights_;
   Buffer rope_table_;  // [max_context, head_dim / 2] (cos, sin); empty without rotary positions
-  int64_t rope_positions_ = 0;  // of them filled
+  int64_t rope_positions_ = 0;  // filled positions of rope_table_
   Buffer activations_;
   Buffer logits_;
   Scratch scratch_;
-  std::optional<KvStorage> kv_;  // after Load
+  std::optional<KvStorage> kv_;  // set by Load
   struct Launched {
     const Batch* batch;
-    absl::Status status;  // of the launch
+    absl::Status status;  // result of the launch
   };
-  std::deque<Launched> launched_;  // in flight
+  std::deque<Launched> launched_;  // batches in flight
 };
 
 }  // namespace tlm

@@ -15,9 +15,8 @@
 namespace tlm {
 namespace {
 
-// The index of the first element whose bits without the sign are at least `limit`, those of
-// infinity; `count` when there is none. The inner loop has no exit, so that the compiler vectorises
-// it.
+// Returns the index of the first element whose bits without the sign are at least `limit`, the bits
+// of infinity, or `count`. The inner loop has no exit, so that the compiler vectorises it.
 template <typename Bits>
 int64_t FirstFrom(const Bits* elements, int64_t count, Bits limit) {
   constexpr int64_t kBlock = 4096;
@@ -33,7 +32,7 @@ int64_t FirstFrom(const Bits* elements, int64_t count, Bits limit) {
 }
 
 // Calls `first` with the tensor's elements as integers of their width and the bits of infinity; for
-// F64 the bits of the least value that is infinite as a float. 0 for another type.
+// F64, the bits of the least value that is infinite as a float. Returns 0 for other types.
 template <typename First>
 int64_t OfBits(const TensorView& tensor, First first) {
   switch (tensor.dtype) {
@@ -50,7 +49,7 @@ int64_t OfBits(const TensorView& tensor, First first) {
   }
 }
 
-// As FirstNonFinite, of a tensor in blocks.
+// FirstNonFinite for a tensor in blocks.
 int64_t FirstNonFiniteInBlocks(const TensorView& tensor) {
   constexpr size_t kElements = 16 * kMaxBlockElements;  // at a time
   const DTypeBlock block = BlockOf(tensor.dtype);

@@ -10,23 +10,24 @@
 
 namespace tlm {
 
-// OK if no element is NaN or infinite, or an F64 that is so as a float. INVALID_ARGUMENT names the
-// tensor, which is also its FieldOf(), the flat index of the first such element as stored and its
-// value; also when the elements are not F64, F32, BF16, F16 or in blocks. The data are on the host,
-// of floats aligned to the element size. Reads them once, at about memory speed, with threads of
-// its own where they are many.
+// Returns OK if every element is finite; an F64 must also be finite as a float. Otherwise
+// INVALID_ARGUMENT names the tensor, which is also its FieldOf(), the flat index of the first bad
+// element as stored, and its value. Elements that are not F64, F32, BF16, F16 or in blocks also
+// give INVALID_ARGUMENT. The data are on the host; floats are aligned to the element size. Reads
+// the data once, at about memory speed, with its own threads if the tensor is large.
 absl::Status CheckFinite(const TensorView& tensor, const std::string& name);
 
-// The flat index of the first element that is not finite, tensor.elements() if there is none, found
-// by the calling thread alone. The elements are F64, F32, BF16, F16 or in blocks.
+// Returns the flat index of the first element that is not finite, or tensor.elements(); uses only
+// the calling thread. The elements are F64, F32, BF16, F16 or in blocks.
 int64_t FirstNonFinite(const TensorView& tensor);
 
 struct LargestElement {
-  int64_t index = 0;  // counted flat
+  int64_t index = 0;  // flat
   double value = 0;
 };
 
-// The first element of the largest magnitude, of a tensor that CheckFinite accepts; one by one.
+// Returns the first element of the largest magnitude in a tensor that CheckFinite accepts; looks at
+// one element at a time.
 LargestElement FindLargest(const TensorView& tensor);
 
 }  // namespace tlm

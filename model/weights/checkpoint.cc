@@ -55,7 +55,7 @@ absl::StatusOr<Checkpoint> Checkpoint::OpenGguf(const std::string& path) {
   TLM_ASSIGN_OR_RETURN(std::vector<GgufFile> files, OpenGgufFiles(path));
   checkpoint.is_single_file_ = files.size() == 1;
   for (GgufFile& file : files) {
-    // Of the header nothing is read again: it may hold a large vocabulary.
+    // No part of the header is read again: it may hold a large vocabulary.
     file.mapped().Release(
         file.bytes().first(std::min(file.bytes().size(), file.header().data_begin)));
     TLM_RETURN_IF_ERROR(checkpoint.Add(std::move(file)));
@@ -155,7 +155,7 @@ absl::StatusOr<std::string> Checkpoint::Sha256(std::stop_token stop) const {
     const size_t bytes = file.bytes().size();
     for (size_t begin = 0; begin < bytes; begin += kHashedAtOnce) {
       if (stop.stop_requested()) return Cancelled("hashing was stopped");
-      // Not from the mapping: the kernel may map 2 MiB where one page is touched.
+      // Does not read from the mapping: the kernel may map 2 MiB where one page is touched.
       const std::span piece = std::span(buffer).first(std::min(bytes - begin, kHashedAtOnce));
       TLM_RETURN_IF_ERROR(file.mapped().file().ReadAt(begin, piece));
       stream.Append({piece.data(), piece.size()});

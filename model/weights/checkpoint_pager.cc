@@ -11,20 +11,20 @@
 namespace tlm {
 namespace {
 
-// Checked and hashed together, while the data are in the processor's cache.
+// Blocks of this size are checked and hashed together, while they are in the processor's cache.
 constexpr int64_t kBlockBytes = int64_t{128} << 10;
 
 std::span<const std::byte> BytesOf(const TensorView& tensor) {
   return {tensor.as<std::byte>(), tensor.bytes()};
 }
 
-// What is read of a tensor: of one in blocks, its bytes.
+// Returns the readable form of a tensor: bytes if it is in blocks.
 TensorView Readable(const TensorView& tensor) {
   if (!IsBlockQuantised(tensor.dtype)) return tensor;
   return {DType::kU8, {static_cast<int64_t>(tensor.bytes())}, tensor.data};
 }
 
-// Elements [begin, begin + count) of the tensor, counted flat.
+// Returns elements [begin, begin + count) of the tensor, counted flat.
 TensorView Part(const TensorView& tensor, int64_t begin, int64_t count) {
   const size_t offset = static_cast<size_t>(begin) * DTypeBytes(tensor.dtype);
   return {tensor.dtype, {count}, tensor.as<std::byte>() + offset};

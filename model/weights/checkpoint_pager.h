@@ -22,22 +22,22 @@ class CheckpointPager : public TensorPager {
  public:
   struct Options {
     bool check_finite = true;
-    bool release = true;  // false: Release does nothing, because others read the tensors too
+    bool release = true;  // false: Release does nothing, because others also read the tensors
     int threads = 0;      // for large tensors; 0: all processors
   };
   static constexpr int64_t kPieceBytes = int64_t{1} << 20;
 
-  // `checkpoint` stays where it is and outlives this.
+  // `checkpoint` does not move and outlives this object.
   CheckpointPager(const Checkpoint& checkpoint, const Options& options);
 
-  // INVALID_ARGUMENT as CheckFinite; INTERNAL if libcrypto refuses.
+  // Returns INVALID_ARGUMENT like CheckFinite; INTERNAL if libcrypto refuses.
   absl::Status Acquire(std::span<const TensorView> tensors) override;
   void Release(std::span<const TensorView> tensors) override;
 
-  // Identifies the weights acquired so far, whatever files they lie in: the SHA-256, in lower-case
-  // hexadecimal, over each tensor in the order of their names: one line
-  // "<name> <dtype> <shape>\n" and the Gmac of its pieces of kPieceBytes, the last one shorter, 16
-  // bytes each. INTERNAL as above.
+  // Identifies the weights acquired so far, whatever files store them. Returns a SHA-256 in
+  // lower-case hexadecimal over each tensor in the order of their names: one line "<name> <dtype>
+  // <shape>\n" and the Gmac, 16 bytes, of each of its pieces of kPieceBytes; the last piece may be
+  // shorter. Returns INTERNAL if libcrypto refuses.
   absl::StatusOr<std::string> Identity() const;
 
  private:

@@ -21,11 +21,11 @@ namespace {
 
 constexpr std::string_view kSuffix = ".gguf";
 
-// A type of tensors, numbered as in the ggml library.
+// One tensor type, numbered as in the ggml library.
 struct TypeRow {
   uint32_t number;
   const char* name;
-  std::optional<DType> dtype;  // none: not read
+  std::optional<DType> dtype;  // nullopt: unsupported
 };
 constexpr TypeRow kTypes[] = {
     {0, "F32", DType::kF32},
@@ -74,7 +74,7 @@ absl::StatusOr<DType> TypeOf(uint32_t number) {
   return Unimplemented("type is {}, supported are {}", known->name, read);
 }
 
-// The tensor within `data`, those of the whole file.
+// Returns the tensor's view within `data`, the data of the whole file.
 absl::StatusOr<TensorView> ViewOf(const GgufTensor& tensor, std::span<const std::byte> data) {
   TensorView view;
   TLM_ASSIGN_OR_RETURN(view.dtype, TypeOf(tensor.type));
@@ -111,11 +111,11 @@ absl::Status CheckNoOverlap(const std::map<std::string, TensorView, std::less<>>
 
 struct SplitName {
   std::string prefix;
-  int64_t number = 0;  // from 1
+  int64_t number = 0;  // counted from 1
   int64_t count = 0;
 };
 
-// Of "PREFIX-00001-of-00003.gguf"; none for other names.
+// Parses a name "PREFIX-00001-of-00003.gguf"; returns nullopt for other names.
 std::optional<SplitName> ParseSplitName(const std::string& path) {
   constexpr std::string_view kPattern = "-00000-of-00000.gguf";
   if (path.size() < kPattern.size()) return std::nullopt;
@@ -135,7 +135,7 @@ std::string PathOf(const SplitName& name, int64_t number) {
   return fmt::format("{}-{:05d}-of-{:05d}.gguf", name.prefix, number, name.count);
 }
 
-// How many files the model has, by what one of them says. It must be the first.
+// Returns how many files the model has according to `file`, which must be the first.
 absl::StatusOr<int64_t> CountFiles(const GgufFile& file, const std::optional<SplitName>& name) {
   const GgufMetadata& metadata = file.header().metadata;
   TLM_ASSIGN_OR_RETURN(const std::optional<int64_t> given, metadata.Integer("split.count"));
@@ -183,7 +183,7 @@ absl::Status CheckTogether(const std::vector<GgufFile>& files) {
                          files.front().path(), *count, names.size());
 }
 
-// The elements of the tensor of rotary factors; empty without one.
+// Returns the elements of the tensor of rotary factors; empty if there is no such tensor.
 absl::StatusOr<std::vector<float>> RopeFactors(const std::vector<GgufFile>& files) {
   for (const GgufFile& file : files) {
     const TensorView* const view = file.Find(kRopeFactors);

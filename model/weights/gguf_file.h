@@ -1,4 +1,4 @@
-// Models in GGUF files, one or several.
+// Reads models in GGUF files, one or several.
 #ifndef TLM_MODEL_WEIGHTS_GGUF_FILE_H_
 #define TLM_MODEL_WEIGHTS_GGUF_FILE_H_
 
@@ -13,20 +13,21 @@
 
 namespace tlm {
 
-// Whether this is a file, not a directory, that is named "*.gguf" or begins as such a file.
+// Whether `path` is a file, not a directory, and is named "*.gguf" or begins like a GGUF file.
 bool IsGgufFile(const std::string& path);
 
 // Move-only. Immutable: any thread may read.
 class GgufFile : public TensorFile {
  public:
-  // Checks the whole header before anything is allocated for a tensor. Of every tensor the type is
-  // known, a row is a whole number of blocks, and the data lie in the file and overlap no other's.
-  // Shapes are outermost first, as everywhere here. NOT_FOUND and FAILED_PRECONDITION as
-  // MappedFile::Open; INVALID_ARGUMENT, naming file, key or tensor, value and limit, for a bad
-  // file; UNIMPLEMENTED as ParseGgufHeader, and for types that are not read, by name.
+  // Checks the whole header before anything is allocated for a tensor. Every tensor then has a
+  // known type, its rows are whole numbers of blocks, and its data are inside the file and overlap
+  // no other tensor's. Shapes are outermost first, as everywhere here. Returns NOT_FOUND and
+  // FAILED_PRECONDITION like MappedFile::Open; INVALID_ARGUMENT, naming file, key or tensor, value
+  // and limit, for a bad file; UNIMPLEMENTED like ParseGgufHeader and, naming the type, for
+  // unsupported types.
   static absl::StatusOr<GgufFile> Open(const std::string& path);
 
-  // Its views are of this file.
+  // The header's views refer to this file.
   const GgufHeader& header() const { return header_; }
 
  private:
@@ -38,15 +39,16 @@ class GgufFile : public TensorFile {
 
 inline constexpr int kMaxGgufFiles = 1024;
 
-// The file, or all files "NAME-00001-of-0000N.gguf" where it is the first of several.
-// INVALID_ARGUMENT also when files and the number of their tensors are not those that the first
-// one says, and for a tensor that two of them have.
+// Opens the file, or all files "NAME-00001-of-0000N.gguf" if it is the first of several. Also
+// returns INVALID_ARGUMENT if the files or the number of their tensors contradict the first file,
+// and for a tensor that two of them have.
 absl::StatusOr<std::vector<GgufFile>> OpenGgufFiles(const std::string& path);
 
-// The configuration of these files: see model/config/gguf_config.h. Messages name the first file.
+// Returns the configuration of these files: see model/config/gguf_config.h. Messages name the first
+// file.
 absl::StatusOr<ModelConfig> ConfigOf(const std::vector<GgufFile>& files);
 
-// ReadModelConfig of a directory, ConfigOf of a GGUF file.
+// Calls ReadModelConfig for a directory, ConfigOf for a GGUF file.
 absl::StatusOr<ModelConfig> ReadConfigOf(const std::string& path);
 
 }  // namespace tlm

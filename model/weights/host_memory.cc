@@ -10,7 +10,7 @@
 namespace tlm {
 namespace {
 
-// The number after `key` in a file of lines "key number ...".
+// Returns the number after `key` in a file of lines "key number ...".
 std::optional<uint64_t> FindNumber(const std::string& path, std::string_view key) {
   std::ifstream file(path);
   std::string word;
@@ -23,7 +23,7 @@ std::optional<uint64_t> FindNumber(const std::string& path, std::string_view key
   return std::nullopt;
 }
 
-// None where it says "max".
+// Returns nullopt if the file says "max".
 std::optional<uint64_t> ReadNumber(const std::string& path) {
   std::ifstream file(path);
   uint64_t number = 0;
@@ -31,7 +31,7 @@ std::optional<uint64_t> ReadNumber(const std::string& path) {
   return std::nullopt;
 }
 
-// The process's control group; "/" in a container that sees only its own.
+// Returns the process's control group; "/" in a container that sees only its own.
 std::string ControlGroup(const std::string& root) {
   std::ifstream file(root + "proc/self/cgroup");
   constexpr std::string_view kPrefix = "0::";
@@ -41,7 +41,8 @@ std::string ControlGroup(const std::string& root) {
   return "/";
 }
 
-// The tightest limit of the group and those around it, less what each holds beyond page cache.
+// Returns the least that the group and its ancestors have left: each limit less the group's memory
+// without page cache.
 std::optional<uint64_t> AvailableToGroup(const std::string& root) {
   std::optional<uint64_t> available;
   std::string group = ControlGroup(root);

@@ -1,4 +1,4 @@
-// The memory that this process may still allocate.
+// Reports the memory that this process may still allocate.
 #ifndef TLM_MODEL_WEIGHTS_HOST_MEMORY_H_
 #define TLM_MODEL_WEIGHTS_HOST_MEMORY_H_
 
@@ -12,7 +12,7 @@ namespace tlm {
 // memory if the kernel reports neither.
 uint64_t AvailableHostMemory();
 
-// The same from files below `root` ("/" for the system's own), for tests.
+// Reads the same from files below `root` ("/" for the system's own), for tests.
 uint64_t AvailableHostMemoryBelow(const std::string& root);
 
 }  // namespace tlm

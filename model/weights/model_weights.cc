@@ -103,7 +103,7 @@ absl::Status CheckTensor(std::string_view name, const TensorView& view, const Sh
   return absl::OkStatus();
 }
 
-// The name under which the checkpoint keeps what is called `name`, or "" where it has no such
+// Returns the name under which the checkpoint stores the tensor `name`, or "" if it has no such
 // tensor.
 std::string StoredName(const ModelConfig& config, const std::string& name,
                        const Checkpoint& checkpoint) {
@@ -112,7 +112,7 @@ std::string StoredName(const ModelConfig& config, const std::string& name,
   return !other.empty() && checkpoint.Find(other) != nullptr ? other : "";
 }
 
-// For a checkpoint whose names follow another scheme than its configuration says.
+// Returns a hint for a checkpoint whose names follow another scheme than its configuration says.
 std::string NamingHint(const ModelConfig& config, const Checkpoint& checkpoint) {
   constexpr std::pair<TensorNaming, const char*> kNamings[] = {
       {TensorNaming::kCs336, "cs336"},
@@ -130,7 +130,7 @@ std::string NamingHint(const ModelConfig& config, const Checkpoint& checkpoint) 
   return "";
 }
 
-// The quantised matrices by the names that they would have as floats.
+// Quantised matrices by the names that they would have as floats.
 using QuantisedByName = std::map<std::string, QuantisedMatrix>;
 
 absl::StatusOr<QuantisedByName> FindQuantised(const ModelConfig& config,
@@ -214,7 +214,7 @@ bool AreEqual(const TensorView& a, const TensorView& b, const Checkpoint& checkp
   return equal;
 }
 
-// A tied model's checkpoint may repeat the embedding as LM head: harmless if it is a true copy, and
+// A tied model's checkpoint may repeat the embedding as LM head: harmless if it is a true copy, but
 // a sign of a wrong configuration if not.
 absl::Status CheckTiedHead(std::string_view name, const TensorView& head,
                            const TensorView& embedding, const Checkpoint& checkpoint) {

@@ -7,8 +7,8 @@
 namespace tlm {
 namespace {
 
-// The name of a linear map or a norm: its weight is "NAME.weight", its bias "NAME.bias". A "{}"
-// stands for the layer's number. Null: this naming has no such thing.
+// The name of a linear map or a norm: its weight is "NAME.weight", its bias "NAME.bias". "{}" is
+// replaced by the layer's number. Null: this naming lacks the tensor.
 struct NameRow {
   TensorRole weight;
   std::optional<TensorRole> bias;
@@ -62,7 +62,7 @@ constexpr NameRow kNames[] = {
      "model.layers.{}.self_attn.o_proj", "h.{}.attn.c_proj", "blk.{}.attn_output"},
     {Role::kFfnNorm, Role::kFfnNormBias, "layers.{}.ln2", "layers.{}.post_attention_norm",
      "model.layers.{}.post_attention_layernorm", "h.{}.ln_2", "blk.{}.ffn_norm"},
-    // cs336: its number in FfnNames goes behind the w.
+    // cs336: the number from FfnNames follows the w.
     {Role::kGate, Role::kGateBias, "layers.{}.ffn.w", "layers.{}.ffn.gate_proj",
      "model.layers.{}.mlp.gate_proj", nullptr, "blk.{}.ffn_gate"},
     {Role::kUp, Role::kUpBias, "layers.{}.ffn.w", "layers.{}.ffn.up_proj",
@@ -91,7 +91,7 @@ const char* Pattern(const NameRow& row, TensorNaming naming) {
   return nullptr;
 }
 
-// The number behind the w; 0 for other roles than matrices of the feed-forward network.
+// Returns the number after the w; 0 unless the role is a matrix of the feed-forward network.
 int FfnNumber(TensorRole weight, const FfnNames& ffn) {
   if (weight == TensorRole::kGate) return ffn.gate;
   if (weight == TensorRole::kUp) return ffn.up;
@@ -99,7 +99,7 @@ int FfnNumber(TensorRole weight, const FfnNames& ffn) {
   return 0;
 }
 
-// Of a matrix [outputs, inputs].
+// Returns the shape of a matrix [outputs, inputs].
 Shape MatrixShape(const ModelConfig& config, TensorRole role) {
   switch (role) {
     case TensorRole::kTokenEmbedding:
@@ -157,7 +157,7 @@ Shape ShapeOf(const ModelConfig& config, TensorRole role) {
   return IsInputsFirst(config.naming, role) ? Shape{shape[1], shape[0]} : shape;
 }
 
-// Those of one layer, in the order of the forward pass.
+// Returns the roles of one layer, in the order of the forward pass.
 std::vector<TensorRole> LayerRoles(const ModelConfig& config) {
   std::vector<TensorRole> roles;
   const auto add = [&](TensorRole weight, TensorRole bias, bool has_bias) {
@@ -239,7 +239,7 @@ bool IsKnownBuffer(std::string_view name, int rank) {
   for (const std::string_view mask : {".causal_mask", ".attn_mask", ".mask"}) {
     if (name.ends_with(mask)) return true;
   }
-  // The parts of the name, from the last; a parameter's ends in "weight" or "bias".
+  // Visits the parts of the name from the last; a parameter's name ends in "weight" or "bias".
   bool last = true;
   while (!name.empty()) {
     const size_t dot = name.rfind('.');

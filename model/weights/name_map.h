@@ -1,4 +1,4 @@
-// The tensors of a configuration, with their names and shapes.
+// Lists the tensors of a configuration, with their names and shapes.
 #ifndef TLM_MODEL_WEIGHTS_NAME_MAP_H_
 #define TLM_MODEL_WEIGHTS_NAME_MAP_H_
 
@@ -12,8 +12,8 @@
 namespace tlm {
 
 // The role of a tensor in the model; all but the first five are per layer. Matrices are stored
-// [outputs, inputs], y = x W^T; those of a layer under TensorNaming::kGpt2 [inputs, outputs]. There
-// and under kGgufGpt2, kQkv stands for kQ, kK and kV.
+// [outputs, inputs], y = x W^T; a layer's matrices under TensorNaming::kGpt2 are stored [inputs,
+// outputs]. Under kGpt2 and kGgufGpt2, kQkv replaces kQ, kK and kV.
 enum class TensorRole {
   kTokenEmbedding,     // [vocab_size, d_model]
   kPositionEmbedding,  // [context_length, d_model]
@@ -44,7 +44,7 @@ enum class TensorRole {
   kDownBias,           // [d_model]
 };
 
-// The tensor's outputs lie in its second dimension: a matrix of a layer under kGpt2.
+// Whether the tensor's outputs are its second dimension: true for a layer's matrices under kGpt2.
 bool IsInputsFirst(TensorNaming naming, TensorRole role);
 
 struct TensorSpec {
@@ -54,23 +54,23 @@ struct TensorSpec {
   Shape shape;
 };
 
-// Every parameter of the model, once, in the order of the forward pass, and only those it has: no
-// LM head where it is tied, no gate where there is none, and so on. `config` has passed Validate().
+// Returns every parameter of the model, once, in the order of the forward pass: no LM head if it is
+// tied, no gate if there is none, and so on. `config` has passed Validate().
 std::vector<TensorSpec> ExpectedTensors(const ModelConfig& config);
 
-// The checkpoint's name of one tensor, which the naming must have: kQkv and its bias are of kGpt2
-// and kGgufGpt2 alone, which in turn have no kQ, kK, kV and kGate. `layer` counts only for roles
-// that are per layer; `ffn` only under kCs336, where the matrices of the feed-forward network are
-// named w1, w2, w3.
+// Returns the checkpoint's name of one tensor, which the naming must have: only kGpt2 and kGgufGpt2
+// have kQkv and its bias, and these have no kQ, kK, kV and kGate. `layer` matters only for
+// per-layer roles; `ffn` matters only under kCs336, which names the matrices of the feed-forward
+// network w1, w2, w3.
 std::string TensorName(TensorNaming naming, TensorRole role, int layer, const FfnNames& ffn = {});
 
-// The name under which other checkpoints keep the same tensor, or "" where there is only one. Those
-// of kHuggingFace lack the prefix "model." when only the inner model was saved; those of kGpt2, as
-// published, have no prefix and get "transformer." when they are saved again.
+// Returns the name under which other checkpoints store the same tensor, or "" if there is no such
+// name. Names of kHuggingFace lack the prefix "model." if only the inner model was saved; names of
+// kGpt2, as published, have no prefix and get "transformer." when they are saved again.
 std::string OtherTensorName(TensorNaming naming, std::string_view name);
 
-// Whether this name and rank are those of a known buffer, which is no parameter and is computed by
-// this program or part of the configuration: tables of rotary positions
+// Whether a tensor of this name and rank is a known buffer. A buffer is no parameter; this program
+// computes it or reads it from the configuration: tables of rotary positions
 // ("model.layers.0.self_attn.rotary_emb.inv_freq", "rope_freqs.weight") and attention masks
 // ("h.0.attn.bias", of rank 4; "h.0.attn.masked_bias"; "layers.0.attn.causal_mask").
 bool IsKnownBuffer(std::string_view name, int rank);

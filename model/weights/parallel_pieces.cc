@@ -23,7 +23,7 @@ void ForEachPiece(int64_t pieces, int threads, absl::FunctionRef<void(int64_t)> 
       others.emplace_back(run);
     }
   } catch (const std::system_error&) {
-    // The system gives no more threads: the existing ones do the work.
+    // The system gives no more threads: the existing threads do the work.
   }
   run();
 }

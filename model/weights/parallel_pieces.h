@@ -10,7 +10,7 @@ namespace tlm {
 
 // Calls work(i) once for every i in [0, pieces), started in ascending order, on the calling thread
 // and on others, `threads` in all (0: one per processor, at most 32), or fewer if the system
-// refuses more. Returns when all have returned. `work` must not throw.
+// refuses more. Returns when all calls have returned. `work` must not throw.
 void ForEachPiece(int64_t pieces, int threads, absl::FunctionRef<void(int64_t)> work);
 
 }  // namespace tlm

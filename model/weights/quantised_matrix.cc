@@ -21,18 +21,18 @@ using Axis = PackedIntegers::Axis;
 static_assert(std::endian::native == std::endian::little);
 
 constexpr int kWordBits = 32;
-constexpr int kSignedByte = 128;                        // added to it
-constexpr int kAwqPlaces[] = {0, 4, 1, 5, 2, 6, 3, 7};  // of each element in its integer
+constexpr int kSignedByte = 128;                        // added to a signed byte
+constexpr int kAwqPlaces[] = {0, 4, 1, 5, 2, 6, 3, 7};  // place of each element in its integer
 constexpr std::string_view kWeight = ".weight";
 constexpr char kInputScale[] = ".input_scale";
 
-// What a module's tensors are called.
+// Suffixes of a module's tensors.
 struct Names {
   const char* integers;
   const char* scales;
   const char* zeros;
   const char* groups;
-  const char* shape;  // null: there is none
+  const char* shape;  // null: no such tensor
 };
 
 Names NamesOf(Format format) {
@@ -154,7 +154,7 @@ class Reader {
                  inputs_);
     }
     TLM_RETURN_IF_ERROR(ReadFloatScales());
-    Find(kInputScale);  // of activations, which stay as they are
+    Find(kInputScale);  // the scale of activations, which are not quantised
     result_.floats = tensor->as<uint8_t>();
     result_.stored.push_back(*tensor);
     result_.group_size = group_size_;
@@ -180,7 +180,7 @@ class Reader {
     return absl::OkStatus();
   }
 
-  // Null when there is no such tensor.
+  // Returns null if there is no such tensor.
   const TensorView* Find(const char* suffix) {
     const TensorView* const tensor = checkpoint_.Find(module_ + suffix);
     if (tensor != nullptr) result_.names.push_back(module_ + suffix);

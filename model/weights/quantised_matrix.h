@@ -1,9 +1,9 @@
-// Matrices as AWQ, GPTQ, compressed-tensors and FP8 checkpoints store them, and the blocks they
-// become.
+// Matrices as AWQ, GPTQ, compressed-tensors and FP8 checkpoints store them, and their conversion to
+// blocks.
 //
 // The module NAME of a matrix [n, k] (outputs, inputs) has several tensors. G is the number of
-// groups of inputs that share a scale; "/" rounds up; integers of 32 bits hold 32 / bits elements,
-// the first in the lowest bits, along the dimension that is marked:
+// groups of inputs that share a scale; "/" rounds up; 32-bit integers hold 32 / bits elements, the
+// first in the lowest bits, along the dimension marked with "*":
 //
 //   format          integers                     scales                    zeros
 //   kAwq            NAME.qweight [k, n*]         NAME.scales [G, n]        NAME.qzeros [G, n*]
@@ -15,7 +15,7 @@
 //
 //   element = (integer - zero) * scale
 //
-// or of floats of 8 bits, e4m3, each tile of g outputs and h inputs with a scale
+// or 8-bit floats, e4m3, where each tile of g outputs and h inputs has a scale
 //
 //   format          floats                       scales
 //   kFloat8         NAME.weight [n, k]           NAME.weight_scale [n / g, k / h], or one element
@@ -24,11 +24,11 @@
 //   element = float * scale
 //
 // in float32; scales are F16, BF16 or F32. An AWQ integer's eight elements are in the order 0, 2,
-// 4, 6, 1, 3, 5, 7. What kGptq with zeros_less_one stores as z means (z + 1) mod 2^bits. Elements
+// 4, 6, 1, 3, 5, 7. With zeros_less_one, kGptq stores z for a zero of (z + 1) mod 2^bits. Elements
 // and zeros of compressed-tensors are signed; packed ones are stored plus 2^(bits - 1). Input i
-// belongs to group i / group size, or to that in NAME.g_idx or NAME.weight_g_idx [k]: int32 or
-// int64, as many inputs in each group; all of them -1: as without. NAME.weight_shape, int32 or
-// int64, has n, k.
+// belongs to group i / group size, or to the group in NAME.g_idx or NAME.weight_g_idx [k]: int32 or
+// int64, with equally many inputs in each group; all of them -1 means no such tensor.
+// NAME.weight_shape, int32 or int64, has n, k.
 #ifndef TLM_MODEL_WEIGHTS_QUANTISED_MATRIX_H_
 #define TLM_MODEL_WEIGHTS_QUANTISED_MATRIX_H_
 
@@ -56,13 +56,13 @@ class PackedIntegers {
     int shift = 0;
   };
   struct Axis {
-    int64_t stride = 0;           // bytes from one stored integer to the next along it
-    int elements = 1;             // of a stored integer along it
-    bool is_interleaved = false;  // in AWQ's order
+    int64_t stride = 0;           // bytes between stored integers along the axis
+    int elements = 1;             // elements of one stored integer along the axis
+    bool is_interleaved = false;  // elements are in AWQ's order
   };
 
   PackedIntegers() = default;
-  // What is stored as x means (x + add) mod 2^bits.
+  // A stored x means (x + add) mod 2^bits.
   PackedIntegers(const void* data, int bits, int add, Axis inputs, Axis outputs)
       : data_(static_cast<const uint8_t*>(data)),
         bits_(bits),
@@ -91,19 +91,20 @@ class PackedIntegers {
 // Views of a checkpoint's tensors. Any thread may read.
 struct QuantisedMatrix {
   // Writes the blocks of outputs [first, first + count) to `out`, where output `first` begins. The
-  // stored tensors are in memory. INVALID_ARGUMENT for a scale with which elements are not finite.
+  // stored tensors are in memory. Returns INVALID_ARGUMENT for a scale that makes elements
+  // non-finite.
   absl::Status Convert(int64_t first, int64_t count, std::byte* out) const;
 
-  // In blocks, of the largest of 256, 128, 64 and 32 elements that divide a group, or of floats 128
-  // or 32; without input_order. The data are those of the integers.
+  // In blocks of 256, 128, 64 or 32 elements, the largest that divides a group; floats have blocks
+  // of 128 or 32. Has no input_order. The data pointer is the pointer of the integers.
   TensorView view;
-  std::vector<int32_t> input_order;  // of view's elements; empty: their own
+  std::vector<int32_t> input_order;  // input of each element of view; empty: natural order
   std::vector<TensorView> stored;    // the tensors with the values
-  std::vector<std::string> names;    // of all its tensors
+  std::vector<std::string> names;    // names of all its tensors
 
   int64_t group_size = 0;
   int64_t group_outputs = 1;
-  const uint8_t* floats = nullptr;  // of 8 bits; null: there are integers instead
+  const uint8_t* floats = nullptr;  // 8-bit floats; null: the elements are integers
   PackedIntegers integers;
   PackedIntegers zeros;  // by group; empty: all are `zero`
   int zero = 0;
@@ -116,10 +117,10 @@ struct QuantisedMatrix {
   absl::Status BadScale(int64_t index, float scale) const;
 };
 
-// That of `spec`, whose tensor is called "NAME.weight" or otherwise (see name_map.h) as floats;
-// none where the checkpoint has it in no format of config.quantisation. Checks all shapes and
-// types, and reads the small tensors of shapes and groups. INVALID_ARGUMENT with the tensor
-// (FieldOf), its value and what config and shape ask for.
+// Finds the quantised matrix of `spec`, whose float tensor is called "NAME.weight" or by its other
+// name (see name_map.h). Returns nullopt if the checkpoint has it in no format of
+// config.quantisation. Checks all shapes and types, and reads the small tensors of shapes and
+// groups. INVALID_ARGUMENT names the tensor (FieldOf), its value and what config and shape require.
 absl::StatusOr<std::optional<QuantisedMatrix>> FindQuantisedMatrix(const ModelConfig& config,
                                                                    const TensorSpec& spec,
                                                                    const Checkpoint& checkpoint);

@@ -19,10 +19,10 @@
 namespace tlm {
 namespace {
 
-// Outputs that a thread converts at a time: of stored integers a whole number of cache lines.
+// Outputs that a thread converts at a time: a whole number of cache lines of stored integers.
 constexpr int64_t kOutputsAtOnce = 128;
 
-// Whole pages, so that matrices can be freed one by one.
+// Rounds up to whole pages, so that matrices can be freed one by one.
 uint64_t ReservedBytes(const TensorView& matrix) {
   static const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   return (matrix.bytes() + page - 1) / page * page;
@@ -53,7 +53,7 @@ class QuantisedWeights::Pager : public TensorPager {
     return found == matrices_.end() ? std::vector{tensor} : found->second.stored;
   }
 
-  // Of a matrix whose blocks go to `out`; the view of these.
+  // Adds a matrix whose blocks go to `out`; returns the view of the blocks.
   TensorView Add(QuantisedMatrix matrix, std::byte* out) {
     TensorView blocks = matrix.view;
     blocks.data = out;
@@ -103,7 +103,7 @@ class QuantisedWeights::Pager : public TensorPager {
     int64_t count;
   };
 
-  // Query, key and value, and gate and up, have the same inputs and mostly the same order.
+  // Query, key and value have the same inputs and mostly the same order; so do gate and up.
   const int32_t* Keep(const std::vector<int32_t>& order) {
     if (orders_.empty() || orders_.back() != order) orders_.push_back(order);
     return orders_.back().data();
@@ -134,7 +134,7 @@ class QuantisedWeights::Pager : public TensorPager {
   const uint64_t bytes_;
   const int threads_;
   TensorPager* stored_ = nullptr;
-  std::map<const void*, QuantisedMatrix> matrices_;  // by the place of their blocks
+  std::map<const void*, QuantisedMatrix> matrices_;  // by address of their blocks
   std::deque<std::vector<int32_t>> orders_;
 };
 

@@ -1,4 +1,4 @@
-// The quantised matrices of a Hugging Face checkpoint, as blocks while they are packed.
+// Converts the quantised matrices of a Hugging Face checkpoint to blocks while they are packed.
 #ifndef TLM_MODEL_WEIGHTS_QUANTISED_WEIGHTS_H_
 #define TLM_MODEL_WEIGHTS_QUANTISED_WEIGHTS_H_
 
@@ -12,12 +12,12 @@
 
 namespace tlm {
 
-// Move-only; the views of weights() stay valid wherever it is moved.
+// Move-only; the views of weights() stay valid after a move.
 class QuantisedWeights {
  public:
-  // `bound` are BindWeights of the other two; `checkpoint` outlives the result. Takes address
-  // space, and memory for the orders of inputs alone: RESOURCE_EXHAUSTED where the space is too
-  // small. `threads` convert; 0: all processors.
+  // `bound` is BindWeights of the other two; `checkpoint` outlives the result. Reserves address
+  // space, and allocates memory only for the orders of inputs. Returns RESOURCE_EXHAUSTED if the
+  // space is too small. `threads` threads convert; 0: all processors.
   static absl::StatusOr<QuantisedWeights> Reserve(const ModelConfig& config,
                                                   const ModelWeights& bound,
                                                   const Checkpoint& checkpoint, int threads = 0);
@@ -25,28 +25,28 @@ class QuantisedWeights {
   QuantisedWeights(QuantisedWeights&&) noexcept;
   QuantisedWeights& operator=(QuantisedWeights&&) noexcept;
 
-  // Peak memory while only the tensors of one layer, or one tensor outside the layers, are acquired
-  // at a time, besides the files'; 0 without quantised matrices.
+  // Peak memory, in addition to the files' memory, while only the tensors of one layer, or one
+  // tensor outside the layers, are acquired at a time; 0 without quantised matrices.
   static uint64_t ResidentBytesFor(const ModelConfig& config, const ModelWeights& bound);
 
-  // Before the first Acquire: what brings the checkpoint's tensors into memory, which outlives
-  // this.
+  // Sets the pager that brings the checkpoint's tensors into memory. It outlives this object. Call
+  // before the first Acquire.
   void ReadBy(TensorPager* pager);
 
-  // The bound tensors; in place of the quantised ones the same elements in blocks, which are in
-  // memory while they are acquired. Matrices of the same order of inputs share it. Acquiring
-  // acquires the stored tensors; INVALID_ARGUMENT also for scales with which elements are not
-  // finite.
+  // The bound tensors. Quantised ones are replaced by the same elements in blocks, which are in
+  // memory while they are acquired. Matrices with the same order of inputs share it. Acquire also
+  // acquires the stored tensors; it also returns INVALID_ARGUMENT for scales that make elements
+  // non-finite.
   const ModelWeights& weights() const { return weights_; }
-  // The checkpoint's tensors with the values of one of weights(); of one that is not quantised
-  // itself.
+  // Returns the checkpoint's tensors that store the values of `tensor`, one of weights(): `tensor`
+  // itself if it is not quantised.
   std::vector<TensorView> StoredOf(const TensorView& tensor) const;
 
  private:
   class Pager;
   QuantisedWeights();
 
-  std::unique_ptr<Pager> pager_;  // has the memory
+  std::unique_ptr<Pager> pager_;  // owns the memory
   ModelWeights weights_;
 };
 

@@ -28,18 +28,18 @@ uint64_t Mix(uint64_t z) {
   return z ^ (z >> 31);
 }
 
-// FNV-1a of the name.
+// Returns the FNV-1a hash of the name.
 uint64_t HashName(std::string_view name) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return hash;
 }
 
-// The functions below are sums and products of IEEE floats in a written order, so that every
-// machine computes the same bits and the compiler can do several at a time.
+// The functions below are sums and products of IEEE floats in a fixed order, so that every machine
+// computes the same bits and the compiler can vectorise.
 
-// -log(t) for t in (0, 1], to 4e-7: t = 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), and a
-// polynomial for log(1 + f) / f.
+// Returns -log(t) for t in (0, 1], to 4e-7: t = 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), and
+// a polynomial for log(1 + f) / f.
 float NegativeLog(float t) {
   constexpr uint32_t kRootHalf = 0x3f3504f3;
   const uint32_t bits = std::bit_cast<uint32_t>(t);
@@ -55,9 +55,9 @@ float NegativeLog(float t) {
   return -(static_cast<float>(exponent) * 6.931471806e-01f + p * f);
 }
 
-// The z with Phi(z) - Phi(-z) = x, negative for negative x, for |x| up to Phi(3) - Phi(-3);
-// relative error below 1e-6. As in Giles 2010 ("Approximating the erfinv function"): x times a
-// polynomial in w = -log(1 - x^2), here one over the whole range, 0 <= w <= 5.223.
+// Returns the z with Phi(z) - Phi(-z) = x, negative for negative x, for |x| up to Phi(3) - Phi(-3);
+// relative error below 1e-6. Follows Giles 2010 ("Approximating the erfinv function"): x times a
+// polynomial in w = -log(1 - x^2), here one polynomial over the full range, 0 <= w <= 5.223.
 float NormalQuantile(float x) {
   const float w = NegativeLog((1.0f - x) * (1.0f + x)) - 2.6f;
   float p = 2.210374529e-08f;
@@ -72,18 +72,18 @@ float NormalQuantile(float x) {
   return p * x;
 }
 
-// 32 random bits as a sample.
+// Converts 32 random bits to a sample.
 float Sample(int32_t bits) {
-  constexpr float kInside = 0.9973002039f;  // Phi(3) - Phi(-3), the part that is not cut off
+  constexpr float kInside = 0.9973002039f;  // Phi(3) - Phi(-3), the part within the cut-off
   const float uniform = (static_cast<float>(bits) + 0.5f) * (kInside * 0x1p-31f);
   return std::clamp(NormalQuantile(uniform), -3.0f, 3.0f);
 }
 
-// Elements a thread fills at a time; even, as TruncatedNormal requires.
+// Elements that a thread fills at a time; even, as TruncatedNormal requires.
 constexpr int64_t kChunk = int64_t{1} << 18;
 constexpr int64_t kBlock = 4096;
 
-// What a tensor is filled with.
+// The initial values of a tensor.
 enum class Fill { kOnes, kZeros, kNormal };
 
 Fill FillOf(TensorRole role) {
@@ -126,13 +126,13 @@ float LinearScale(int64_t inputs, int64_t outputs) {
   return static_cast<float>(std::sqrt(2.0 / static_cast<double>(inputs + outputs)));
 }
 
-// One tensor to fill.
+// A tensor to fill.
 struct Task {
   Fill fill = Fill::kZeros;
   TruncatedNormal stream;
   float scale = 1.0f;
-  // Where query, key and value are one [inputs, outputs] matrix: the columns of each, one group
-  // after the other, have a scale of their own. Otherwise `columns` is 0.
+  // The columns of the matrix if it joins query, key and value as [inputs, outputs], one group of
+  // columns after the other, each with its own scale. Otherwise 0.
   int64_t columns = 0;
   int64_t q_columns = 0;
   float kv_scale = 1.0f;
@@ -169,7 +169,7 @@ void Store(std::span<const float> values, DType dtype, std::byte* to) {
   }
 }
 
-// Elements [begin, begin + values.size()).
+// Generates elements [begin, begin + values.size()).
 void Generate(const Task& task, int64_t begin, std::span<float> values) {
   if (task.fill != Fill::kNormal) {
     std::fill(values.begin(), values.end(), task.fill == Fill::kOnes ? 1.0f : 0.0f);
@@ -213,7 +213,7 @@ void FillAll(const std::vector<const Task*>& tasks, DType dtype, int threads) {
                [&](int64_t i) { FillChunk(chunks[static_cast<size_t>(i)], dtype); });
 }
 
-// Whole pages, so that tensors can be freed one by one.
+// Rounds up to whole pages, so that tensors can be freed one by one.
 uint64_t BytesOf(const TensorSpec& spec, DType dtype) {
   static const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const uint64_t bytes = static_cast<uint64_t>(spec.shape.elements()) * DTypeBytes(dtype);
@@ -236,7 +236,7 @@ void TruncatedNormal::Fill(int64_t first, float scale, std::span<float> out) con
   int32_t bits[kBlock];
   uint64_t state = key_ + static_cast<uint64_t>(first / 2) * kGamma;
   for (size_t begin = 0; begin < out.size(); begin += kBlock) {
-    // Each number of the generator makes two samples.
+    // Each number of the generator yields two samples.
     for (size_t i = 0; i < kBlock; i += 2) {
       state += kGamma;
       const uint64_t random = Mix(state);
@@ -249,7 +249,7 @@ void TruncatedNormal::Fill(int64_t first, float scale, std::span<float> out) con
   }
 }
 
-// Address space for all tensors; those acquired have memory.
+// Reserves address space for all tensors; only acquired ones have memory.
 class RandomWeights::Pager : public TensorPager {
  public:
   Pager(void* memory, uint64_t bytes, DType dtype, int threads)
@@ -287,7 +287,7 @@ class RandomWeights::Pager : public TensorPager {
   const uint64_t bytes_;
   const DType dtype_;
   const int threads_;
-  std::map<const void*, Task> tasks_;  // by address
+  std::map<const void*, Task> tasks_;  // by address of the data
 };
 
 RandomWeights::RandomWeights() = default;

@@ -35,7 +35,7 @@ std::string KnownDTypes() {
 
 // Reads the header from the parser's events: {name: {"dtype": "F32", "shape": [2, 3],
 // "data_offsets": [0, 24]}, ..., "__metadata__": {string: string}}. Anything else stops the parser
-// at once, so that a hostile header costs no more than memory in proportion to its own length.
+// at once, so that a hostile header costs memory only in proportion to its own length.
 class HeaderReader {
  public:
   explicit HeaderReader(std::string_view text) : text_(text) {}
@@ -60,14 +60,14 @@ class HeaderReader {
   }
 
  private:
-  // What comes next.
+  // The next expected event.
   enum class State {
     kHeader,
-    kName,  // of a tensor, or "__metadata__", or the header's end
+    kName,  // a tensor's name, "__metadata__", or the header's end
     kEntry,
     kMetadataKey,
     kMetadataValue,
-    kField,  // of an entry, or its end
+    kField,  // a field of an entry, or the entry's end
     kDType,
     kShape,
     kDimension,
@@ -76,7 +76,7 @@ class HeaderReader {
     kEnd,
   };
 
-  // "tensor 'x': " where the place is inside one.
+  // Returns "tensor 'x': " if the place is inside a tensor.
   std::string Where() const;
   bool Refuse(const std::string& what) {
     status_ = InvalidArgument("{}{}", Where(), what);
@@ -97,7 +97,7 @@ class HeaderReader {
   State state_ = State::kHeader;
   absl::Status status_;
   SafetensorsHeader header_;
-  // Of the current entry.
+  // The fields of the current entry.
   std::string name_;
   std::optional<DType> dtype_;
   std::optional<Shape> shape_;
@@ -184,7 +184,7 @@ bool HeaderReader::key(std::string& name) {
 }
 
 bool HeaderReader::StartMember(std::string name) {
-  // Metadata goes into the map as well until the header ends: that is how a second one is found.
+  // Metadata also goes into the map until the header ends, so that a second one is found.
   const auto [member, added] = header_.tensors.emplace(std::move(name), SafetensorsEntry{});
   if (!added) return Refuse(fmt::format("key {} occurs twice", Quoted(member->first)));
   constexpr size_t kLimit = SafetensorsHeader::kMaxTensors;
@@ -240,7 +240,7 @@ bool HeaderReader::FinishEntry() {
   return Next(State::kName);
 }
 
-// The bytes dtype and shape ask for, or none when 63 bits cannot hold them.
+// Returns the bytes that dtype and shape require, or nullopt if 63 bits cannot hold them.
 std::optional<uint64_t> BytesOf(const SafetensorsEntry& entry) {
   int64_t bytes = static_cast<int64_t>(DTypeBytes(entry.dtype));
   for (int axis = 0; axis < entry.shape.rank(); ++axis) {
@@ -290,7 +290,8 @@ absl::Status CheckCoverage(const SafetensorsHeader& header, uint64_t data_bytes)
 
 constexpr size_t kLengthBytes = 8;
 
-// The header's length from the first bytes, little-endian; checked against the length of the file.
+// Returns the header's length from the first bytes, little-endian, checked against the file's
+// length.
 absl::StatusOr<uint64_t> ReadHeaderLength(std::span<const std::byte> file) {
   if (file.size() < kLengthBytes) {
     return InvalidArgument("is {} bytes long, the header's length alone takes {}", file.size(),
@@ -344,7 +345,7 @@ absl::Status SafetensorsFile::Read() {
   const std::span<const std::byte> data = bytes().subspan(kLengthBytes + header_bytes);
   TLM_ASSIGN_OR_RETURN(SafetensorsHeader header, ParseSafetensorsHeader(text, data.size()));
   metadata_ = std::move(header.metadata);
-  // One table is emptied while the other is filled.
+  // Moves entries one by one, so that the two tables together stay small.
   while (!header.tensors.empty()) {
     const auto tensor = header.tensors.extract(header.tensors.begin());
     const SafetensorsEntry& entry = tensor.mapped();

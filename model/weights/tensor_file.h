@@ -17,13 +17,13 @@
 
 namespace tlm {
 
-// Move-only; immutable once it is filled: any thread may read. Moving it leaves all views valid.
+// Move-only; immutable once filled: any thread may read. Its views stay valid after a move.
 class TensorFile {
  public:
-  // By name. Data are aligned to the element size, those in blocks to a byte, and valid as long as
-  // this object lives.
+  // Tensors by name. Data are aligned to the element size, or to a byte in blocks, and valid during
+  // the lifetime of this object.
   const std::map<std::string, TensorView, std::less<>>& tensors() const { return tensors_; }
-  // Null when there is no such tensor.
+  // Returns null if there is no such tensor.
   const TensorView* Find(std::string_view name) const;
 
   const std::string& path() const { return file_.path(); }
@@ -33,8 +33,8 @@ class TensorFile {
 
  protected:
   explicit TensorFile(MappedFile file) : file_(std::move(file)) {}
-  // A tensor of a new name, whose data lie in bytes(). At an address unfit for its element type
-  // they are copied: RESOURCE_EXHAUSTED when there is no memory for that.
+  // Adds a tensor of a new name, whose data are in bytes(). Copies them if their address is
+  // misaligned for the element type: returns RESOURCE_EXHAUSTED if there is no memory for the copy.
   absl::Status Add(const std::string& name, TensorView view);
 
  private:

@@ -18,7 +18,7 @@ constexpr int64_t kRows = 4;
 constexpr int64_t kInputs = 96;
 constexpr int64_t kOutputs = kPanel;
 
-// bfloat16 with any sign and fraction and an exponent of [lowest, lowest + span).
+// Generates bfloat16 values with any sign and fraction and an exponent of [lowest, lowest + span).
 class Values {
  public:
   uint16_t Next(uint32_t lowest, uint32_t span) {
@@ -32,7 +32,7 @@ class Values {
   uint64_t state_ = 1;
 };
 
-// FNV-1a (Fowler, Noll and Vo) over the bits of the values.
+// Returns the FNV-1a hash (Fowler, Noll and Vo) of the bits of the values.
 uint64_t HashOf(const std::vector<float>& values) {
   uint64_t hash = 0xcbf29ce484222325u;
   for (const float value : values) {
@@ -52,7 +52,7 @@ absl::StatusOr<std::string> ArithmeticProbe(const Kernels& kernels, Device& devi
   for (uint16_t& weight : weights) weight = random.Next(115, 24);
   std::vector<uint16_t> inputs;
   for (int64_t row = 0; row < kRows; ++row) {
-    // The last row's products lie about the least normal number.
+    // The last row's products are close to the least normal number.
     const bool tiny = row + 1 == kRows;
     for (int64_t i = 0; i < kInputs; ++i) {
       inputs.push_back(tiny ? random.Next(1, 12) : random.Next(115, 24));

@@ -10,10 +10,10 @@
 
 namespace tlm {
 
-// 16 hexadecimal digits that hash the bits of products of bfloat16 rows and weights: ordinary
-// values, cancelling ones, and subnormal products. Kernels with the same digest are taken to give
-// the same bits, others are not. Takes memory of `device` meanwhile. RESOURCE_EXHAUSTED as
-// Allocate.
+// Returns 16 hexadecimal digits that hash the bits of products of bfloat16 rows and weights:
+// ordinary values, cancelling ones, and subnormal products. Kernels with the same digest count as
+// giving the same bits, others do not. Allocates memory of `device` meanwhile. Returns
+// RESOURCE_EXHAUSTED like Allocate.
 absl::StatusOr<std::string> ArithmeticProbe(const Kernels& kernels, Device& device);
 
 }  // namespace tlm

@@ -9,12 +9,12 @@
 namespace tlm {
 namespace {
 
-// Less work than this is not worth handing to another thread: some microseconds.
+// Less work than this, some microseconds, is not worth handing to another thread.
 constexpr int64_t kMinAttentionTaskProducts = 131072;
 // Fewer tiles than this are not split.
 constexpr int64_t kMinSplitTiles = 4;
 
-// Floats for the states of split units; as many again for their records.
+// Floats for the states of split units, and again for their records.
 int64_t SplitFloats(int64_t threads, int64_t head_dim) {
   return threads > 1 ? threads * AttentionRecord(kMaxAttentionRows, head_dim) : 0;
 }
@@ -112,7 +112,7 @@ int64_t CpuAttention::UnitsToSplit(int64_t head_dim) {
     total += unit.cost();
     most = std::max(most, unit.cost());
   }
-  // Where the last unit takes little time, any order will do.
+  // If the last unit takes little time, any order is good.
   if (threads() == 1 || most * threads() * 16 < total) return 0;
   std::stable_sort(units_.begin(), units_.end(),
                    [](const Unit& a, const Unit& b) { return a.cost() > b.cost(); });
@@ -143,7 +143,7 @@ void CpuAttention::CutPieces(int64_t splits, int64_t head_dim, int64_t* unit, in
     const int64_t tiles = std::min(of.tile_end - *tile, room / record);
     if (tiles == 0) return;
     split_units_.push_back({*unit, *tile, *tile + tiles, to});
-    // A few pieces for every thread.
+    // Each thread gets a few pieces.
     const int64_t step = std::clamp<int64_t>(total * of.tiles() / (4 * threads() * of.cost()), 1,
                                              DivideUp(tiles, threads()));
     for (int64_t begin = 0; begin < tiles; begin += step) {
@@ -172,7 +172,7 @@ void CpuAttention::Compute(const Call& call, int64_t first_unit) {
   const auto first_unit_of = [&](int64_t task) {
     return first_unit + (task - pieces) * units_per_task;
   };
-  // Where a task begins to read.
+  // Returns the address at which a task begins to read.
   const auto keys_of = [&](int64_t task) -> const void* {
     if (task >= tasks) return nullptr;
     if (task >= pieces) return FirstKeys(call, units_[static_cast<size_t>(first_unit_of(task))]);
@@ -183,7 +183,7 @@ void CpuAttention::Compute(const Call& call, int64_t first_unit) {
   pool_.ParallelFor(std::min(tasks, threads()), [&](int64_t thread) {
     for (int64_t task = next.fetch_add(1, std::memory_order_relaxed); task < tasks;
          task = next.fetch_add(1, std::memory_order_relaxed)) {
-      // Mostly the thread's next task, since tasks take about as long as each other.
+      // This is mostly the thread's next task, since all tasks take about the same time.
       const void* const next_keys = keys_of(task + threads());
       if (task < pieces) {
         const Piece& piece = pieces_[static_cast<size_t>(task)];

@@ -1,4 +1,4 @@
-// Attention on the threads of a pool.
+// Runs attention on the threads of a pool.
 #ifndef TLM_MODEL_OPS_CPU_ATTENTION_H_
 #define TLM_MODEL_OPS_CPU_ATTENTION_H_
 
@@ -15,14 +15,14 @@
 
 namespace tlm {
 
-// Same threading as Ops.
+// Threading is as for Ops.
 class CpuAttention {
  public:
-  // Both outlive this.
+  // Both arguments outlive this object.
   CpuAttention(const Kernels& kernels, ThreadPool& pool) : kernels_(kernels), pool_(pool) {}
 
-  // Working memory for heads of up to so many elements, without which Run must not be called; what
-  // it has is kept if that suffices. RESOURCE_EXHAUSTED as Allocate.
+  // Reserve allocates working memory for heads of up to `head_dim` elements, unless there is
+  // enough; Run needs it. Returns RESOURCE_EXHAUSTED like Allocate.
   size_t ReserveBytes(int64_t head_dim) const;
   absl::Status Reserve(Device& device, int64_t head_dim);
   void Release() {
@@ -30,7 +30,7 @@ class CpuAttention {
     max_head_dim_ = 0;
   }
 
-  // As Ops::Attention.
+  // Implements Ops::Attention.
   void Run(const Rows& q, float scale, int64_t window, const TokenLayout& layout,
            const KvLayer& cache, const Rows& out);
 
@@ -42,14 +42,14 @@ class CpuAttention {
     int64_t kv_head = 0;
     int64_t first_head = 0;
     int64_t heads = 0;
-    int64_t tile_begin = 0;  // of the tiles that they see
+    int64_t tile_begin = 0;  // the tiles that they see
     int64_t tile_end = 0;
 
     int64_t rows() const { return tokens * heads; }
     int64_t tiles() const { return tile_end - tile_begin; }
     int64_t cost() const;
   };
-  // Tiles of a unit that is too large for one thread.
+  // Some tiles of a unit that is too large for one thread.
   struct Piece {
     int64_t unit = 0;
     int64_t tile_begin = 0;
@@ -60,17 +60,18 @@ class CpuAttention {
 
   int64_t threads() const { return pool_.threads(); }
   void MakeUnits(const Call& call);
-  // Puts units that would keep one thread busy for too long to the front; how many there are.
+  // Moves the units that would keep one thread busy for too long to the front; returns their
+  // number.
   int64_t UnitsToSplit(int64_t head_dim);
-  // Cuts as many tiles of the first `splits` units, from (unit, tile) on, as there is room for
-  // records of into pieces_ and split_units_.
+  // Cuts tiles of the first `splits` units into pieces_ and split_units_, from (unit, tile) on,
+  // until the room for records is used up. Advances *unit and *tile past the cut tiles.
   void CutPieces(int64_t splits, int64_t head_dim, int64_t* unit, int64_t* tile);
-  // Computes pieces_, and units from `first_unit` on whole.
+  // Computes pieces_, and complete units from `first_unit` on.
   void Compute(const Call& call, int64_t first_unit);
   // Folds the records of split_units_.
   void FoldPieces(const Call& call);
   AttentionArgs ArgsOf(const Call& call, const Unit& unit) const;
-  // The keys of a tile that a unit sees, and of the first.
+  // Returns the keys of a tile that a unit sees, and of its first tile.
   static const void* KeysOf(const Call& call, const Unit& unit, int64_t tile);
   static const void* FirstKeys(const Call& call, const Unit& unit) {
     return KeysOf(call, unit, unit.tile_begin);
@@ -82,13 +83,13 @@ class CpuAttention {
 
   const Kernels& kernels_;
   ThreadPool& pool_;
-  Buffer memory_;  // scratch of every thread, states of units that are split, their records
+  Buffer memory_;  // scratch of every thread, states of split units, their records
   int64_t max_head_dim_ = 0;
-  // Of the running call, kept for their memory.
+  // State of the running call, members only to reuse their memory.
   std::vector<Unit> units_;
   std::vector<Piece> pieces_;
-  std::vector<Piece> split_units_;    // those of a unit, together
-  std::vector<int64_t> state_begin_;  // of the units that are split, in floats
+  std::vector<Piece> split_units_;    // all tiles of a split unit that are cut now
+  std::vector<int64_t> state_begin_;  // offsets of the split units' states, in floats
 };
 
 }  // namespace tlm

@@ -1,4 +1,4 @@
-// Single elements of any float type as float.
+// Reads single elements of any float type as float.
 #ifndef TLM_MODEL_OPS_CPU_CONVERT_H_
 #define TLM_MODEL_OPS_CPU_CONVERT_H_
 
@@ -10,7 +10,8 @@
 
 namespace tlm {
 
-// Element `index` of an array of float type `dtype` that may be unaligned, as a mapped file's is.
+// Returns element `index` of an array of float type `dtype`. The array may be unaligned, as in
+// mapped files.
 inline float ReadElement(const void* data, DType dtype, int64_t index) {
   const char* const at =
       static_cast<const char*>(data) + index * static_cast<int64_t>(DTypeBytes(dtype));

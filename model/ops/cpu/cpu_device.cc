@@ -13,17 +13,17 @@
 namespace tlm {
 namespace {
 
-// Large pages spare address translation when weights are streamed.
+// Large pages save address translation when weights are streamed.
 constexpr size_t kHugePage = size_t{2} << 20;
 
-// The last page is a large one too where that wastes little.
+// Rounds the last page up to a large one, too, if that wastes little.
 size_t MappedBytes(size_t bytes) {
   const size_t rounded = (bytes + kHugePage - 1) / kHugePage * kHugePage;
   return rounded - bytes <= bytes / 128 ? rounded : bytes;
 }
 
-// Pages come zeroed and only when touched. From kHugePage bytes on the memory begins where a large
-// page can: more is mapped and the excess unmapped.
+// Maps memory, which is zero and takes pages only when touched. From kHugePage bytes on, it begins
+// at a large page's alignment: more is mapped and the excess unmapped.
 void* Map(size_t bytes, MemoryPurpose purpose) {
   const size_t slack = bytes >= kHugePage ? kHugePage : 0;
   void* const mapped =
@@ -36,8 +36,9 @@ void* Map(size_t bytes, MemoryPurpose purpose) {
   if (before > 0) munmap(begin, before);
   if (end < bytes + slack) munmap(begin + end, bytes + slack - end);
 #if defined(MADV_HUGEPAGE)
-  // Where the system refuses, small pages do. They do too for the first rows of intermediate
-  // results and tables: small batches and short contexts would leave large ones almost empty.
+  // If the system refuses, small pages are used. Small pages are also better for the first
+  // rows of intermediate results and tables: small batches and short contexts would leave large
+  // pages almost empty.
   const bool has_rows = purpose == MemoryPurpose::kActivations ||
                         purpose == MemoryPurpose::kLogits || purpose == MemoryPurpose::kRuntime;
   const size_t small = has_rows ? kHugePage : 0;
@@ -47,7 +48,8 @@ void* Map(size_t bytes, MemoryPurpose purpose) {
   return begin + before;
 }
 
-// The number after `label` in a file of lines "label: number kB", in bytes; 0 where there is none.
+// Returns the number after `label` in a file of lines "label: number kB", in bytes; 0 without such
+// a line.
 size_t KilobytesIn(const char* path, const std::string& label) {
   std::ifstream file(path);
   std::string word;

@@ -14,8 +14,8 @@
 
 namespace tlm {
 
-// Copies are immediate and RunCaptured simply runs. Allocate and AllocatedBytes may be called from
-// any thread.
+// Copies are immediate, and RunCaptured only runs `fn`. Any thread may call Allocate and
+// AllocatedBytes.
 class CpuDevice : public Device {
  public:
   // `name` describes processor, threads and instruction set; `arithmetic` is the instruction set.
@@ -25,7 +25,7 @@ class CpuDevice : public Device {
   void set_arithmetic_probe(std::string probe) { info_.arithmetic_probe = std::move(probe); }
   absl::StatusOr<Buffer> Allocate(size_t bytes, MemoryPurpose purpose) override;
   std::array<size_t, kMemoryPurposes> AllocatedBytes() const override;
-  // How much of this process' memory lies in large pages, for display: "1190 MiB in large pages".
+  // The amount of this process's memory in large pages, for display: "1190 MiB in large pages".
   std::string LargePages() const;
   absl::Status CopyToDevice(void* to, const void* from, size_t bytes) override;
   absl::Status CopyToHost(void* to, const void* from, size_t bytes) override;

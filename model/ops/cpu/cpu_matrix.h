@@ -12,21 +12,21 @@
 
 namespace tlm {
 
-// Every Matrix that CpuOps packs is one.
+// The base of every Matrix that CpuOps packs.
 class CpuMatrix : public Matrix {
  public:
   enum class Kind { kPacked, kQuant, kStacked };  // PackedMatrix, QuantMatrix, StackedMatrix
   virtual Kind kind() const = 0;
-  // Row `row` as float32, k values; not of a gated matrix.
+  // Writes row `row` as float32, k values; not for gated matrices.
   virtual void CopyRow(int64_t row, float* out) const = 0;
-  // Adds it to `to`.
+  // Adds the row to `to`.
   virtual void AddRow(int64_t row, float* to) const = 0;
 };
 
-// Matrices of the same inputs, one's outputs after the other's, which no other kind holds together.
+// Matrices with the same inputs whose outputs are concatenated, if no other kind can hold them.
 class StackedMatrix : public CpuMatrix {
  public:
-  // At least one, not gated.
+  // `pieces` has at least one matrix, none of them gated.
   explicit StackedMatrix(std::vector<std::unique_ptr<CpuMatrix>> pieces)
       : pieces_(std::move(pieces)) {}
 
@@ -54,7 +54,7 @@ class StackedMatrix : public CpuMatrix {
     for (const auto& piece : pieces_) sum += ((*piece).*number)();
     return sum;
   }
-  // `row` becomes the piece's.
+  // Returns the piece that has `row`, and makes `row` relative to it.
   const CpuMatrix& PieceOf(int64_t& row) const {
     size_t i = 0;
     for (; row >= pieces_[i]->n(); ++i) row -= pieces_[i]->n();

@@ -156,7 +156,7 @@ std::string CpuOps::Report() const {
   std::string report =
       fmt::format("threads {}pinned, {}", pool_.pinned() ? "" : "not ", device_.LargePages());
 #if defined(__x86_64__)
-  // Only on a processor that has the instructions this table is compiled for.
+  // AmxBf16Kernels needs a processor with the instructions of that table.
   if (isa_ == Isa::kAmxBf16) {
     const bool by_vectors = &kernels_ == &AmxBf16Kernels(true);
     report += by_vectors ? ", few rows by vectors" : ", few rows by tiles";
@@ -165,8 +165,8 @@ std::string CpuOps::Report() const {
   return report;
 }
 
-// An odd number of cache lines: rows a power of two apart would share a few sets of the caches, and
-// a tile reads or writes many rows at once.
+// Returns an odd number of cache lines: rows a power of two apart would share a few sets of the
+// caches, and a tile reads or writes many rows at once.
 int64_t CpuOps::RowStride(int64_t cols, DType dtype) const {
   constexpr int64_t kLineBytes = 64;
   const auto element_bytes = static_cast<int64_t>(DTypeBytes(dtype));
@@ -203,7 +203,7 @@ absl::Status CpuOps::Sample(const Rows& logits) {
 absl::Status CpuOps::EndBatch(const Rows& logits) {
   const std::vector<int32_t>& wanted = batch_->host_rows;
   if (wanted.empty()) return absl::OkStatus();
-  // Sampling is done: rows that are not asked for may be overwritten.
+  // Sampling is done, so rows without a request may be overwritten.
   float* const data = logits.as<float>();
   for (size_t i = 0; i < wanted.size(); ++i) {
     const float* const from = data + wanted[i] * logits.stride;

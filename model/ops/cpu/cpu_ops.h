@@ -26,14 +26,16 @@ namespace tlm {
 
 class CpuOps : public Ops {
  public:
-  // threads >= 1; `isa` must be among AvailableIsas(). INVALID_ARGUMENT otherwise.
+  // threads >= 1, and `isa` must be among AvailableIsas(); otherwise returns INVALID_ARGUMENT.
   static absl::StatusOr<std::unique_ptr<CpuOps>> Create(int threads, Isa isa);
-  // The machine's best instruction set; threads = 0: one per processor that this process may use.
+  // Uses the machine's best instruction set; threads = 0: one per processor that this process may
+  // use.
   static absl::StatusOr<std::unique_ptr<CpuOps>> Create(int threads);
-  // INVALID_ARGUMENT for an invalid number of threads, and for an unknown or unsupported
+  // Returns INVALID_ARGUMENT for an invalid number of threads, and for an unknown or unsupported
   // instruction set; the message names the supported ones.
   static absl::StatusOr<std::unique_ptr<CpuOps>> Create(const CpuOptions& options);
-  // With kernels that compute as `isa`'s do, which this machine can run; they outlive the result.
+  // Uses `kernels`, which compute like `isa`'s and can run on this machine; they outlive the
+  // result.
   static std::unique_ptr<CpuOps> CreateWith(int threads, Isa isa, const Kernels& kernels,
                                             bool pin_threads = false);
 
@@ -100,7 +102,7 @@ class CpuOps : public Ops {
  private:
   CpuOps(int threads, Isa isa, const Kernels& kernels, bool pin_threads);
 
-  // Parts of floats.
+  // Packs parts of floats.
   absl::StatusOr<std::unique_ptr<CpuMatrix>> PackFloats(std::span<const TensorView> parts,
                                                         MatrixOrder order, MatrixUse use,
                                                         WeightFormat format,
@@ -116,9 +118,9 @@ class CpuOps : public Ops {
   CpuMatMul matmul_;
   CpuQuantMatMul quant_matmul_;
   CpuAttention attention_;
-  std::vector<Sampler> samplers_;  // one a thread
-  const Batch* batch_ = nullptr;   // the running one
-  BatchResult result_;             // of the one ended
+  std::vector<Sampler> samplers_;  // one per thread
+  const Batch* batch_ = nullptr;   // the running batch
+  BatchResult result_;             // results of the last ended batch
 };
 
 }  // namespace tlm

@@ -11,9 +11,9 @@ namespace tlm {
 inline constexpr std::string_view kBestIsa = "auto";
 
 struct CpuOptions {
-  int threads = 0;                          // 0: every processor this process may use
-  std::string isa = std::string(kBestIsa);  // or an IsaName
-  // Whether a thread stays on one processor, where there are as many threads as processors.
+  int threads = 0;                          // 0: every processor that this process may use
+  std::string isa = std::string(kBestIsa);  // or a name from IsaName
+  // Whether each thread stays on one processor if there are as many threads as processors.
   bool pin_threads = true;
 };
 

@@ -8,23 +8,23 @@
 namespace tlm {
 namespace {
 
-// Rows multiplied in one pass over the weights: many, so that weights are seldom read, and few
+// Rows multiplied in one pass over the weights: enough rows that weights are seldom read, and few
 // enough to stay in a cache.
 constexpr int64_t kBlockRows = 192;
 constexpr int64_t kMinBlockRows = 48;
 constexpr int64_t kBlockUnits = 196608;
-// Panels of a task, a multiple of what kernels take at a time; more where that would be less than
-// about two microseconds' work.
+// Panels of a task, a multiple of the kernels' panel group; tasks of less than about two
+// microseconds get more.
 constexpr int64_t kTaskPanels = 4;
 constexpr int64_t kMinTaskProducts = 32768;
-// Rows that stay together where kernels do not say.
+// Rows that stay together if the kernel sets no tile.
 constexpr int64_t kPartRows = 32;
-// Rows whose products take as long as reading the weights.
+// Products with this many rows take as long as reading the weights.
 constexpr int64_t kRowsOfMemory = 8;
-// Fewer units are packed faster by one thread than by many.
+// One thread packs fewer units than this faster than many threads.
 constexpr int64_t kUnitsOfOneThread = 16384;
 
-// Rows of a tile that leaves none of `rows` a tile much smaller than the others.
+// Returns a tile size at which no tile of `rows` is much smaller than the others.
 int64_t EvenTile(int64_t rows, int64_t most) { return DivideUp(rows, DivideUp(rows, most)); }
 
 int64_t ElementBytes(Storage type) { return type == Storage::kF32 ? 4 : 2; }
@@ -33,7 +33,7 @@ const void* RowOf(const MatMulArgs& args, int64_t row) {
   return static_cast<const char*>(args.x) + row * args.x_stride * ElementBytes(args.x_type);
 }
 
-// Up to `count` rows from `first` on, which begins a tile.
+// Returns up to `count` rows from `first` on, which begins a tile.
 MatMulArgs RowsOf(const MatMulArgs& all, int64_t first, int64_t count) {
   MatMulArgs args = all;
   args.x = RowOf(all, first);
@@ -44,8 +44,8 @@ MatMulArgs RowsOf(const MatMulArgs& all, int64_t first, int64_t count) {
   return args;
 }
 
-// Rows of a task of `args`: all of them, or fewer where `stripes` of panels are too few for the
-// threads, or where the kernel asks for it.
+// Returns the rows of a task of `args`: all of them, or fewer if `stripes` of panels are too few
+// for the threads, or if the kernel requires it.
 int64_t PartRows(const MatMulArgs& args, const MatMulNeeds& needs, int64_t stripes, int threads) {
   const int64_t granule = args.tile_rows > 0 ? args.tile_rows : kPartRows;
   const int64_t granules = DivideUp(args.rows, granule);
@@ -192,7 +192,7 @@ void CpuMatMul::RunBlock(MatMulArgs args, const MatMulNeeds& needs, int64_t pane
       kTaskPanels * DivideUp(kMinTaskProducts, kTaskPanels * panel_products);
   const int64_t stripes = DivideUp(panels, task_panels);
   const int64_t part_rows = PartRows(args, needs, stripes, pool_.threads());
-  // A worker's next task is mostly of the same rows and the next panels in memory.
+  // A worker's next task mostly has the same rows and the next panels in memory.
   pool_.ParallelFor(stripes * DivideUp(args.rows, part_rows), [&](int64_t task, int worker) {
     MatMulArgs part = RowsOf(args, task / stripes * part_rows, part_rows);
     part.panel_begin = task % stripes * task_panels;

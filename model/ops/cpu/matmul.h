@@ -1,4 +1,4 @@
-// Matrix products on the threads of a pool.
+// Computes matrix products on the threads of a pool.
 #ifndef TLM_MODEL_OPS_CPU_MATMUL_H_
 #define TLM_MODEL_OPS_CPU_MATMUL_H_
 
@@ -12,37 +12,38 @@
 
 namespace tlm {
 
-// The epilogue of Ops::MatMul into `out`, F32 or BF16, as the kernels take it.
+// Converts the epilogue of Ops::MatMul into `out`, F32 or BF16, to the kernels' form.
 EpilogueArgs EpilogueArgsOf(const Epilogue& epilogue, const Rows& out);
-// That of Ops::MatMulGated.
+// Converts the epilogue of Ops::MatMulGated likewise.
 EpilogueArgs GatedEpilogueArgsOf(const float* bias, const Rows& out);
 
-// Cuts products into stripes of panels, each of which one thread computes. Same threading as Ops.
+// Cuts products into stripes of panels; one thread computes each. Threading is as for Ops.
 class CpuMatMul {
  public:
-  // All outlive this.
+  // All arguments outlive this object.
   CpuMatMul(const Kernels& kernels, Device& device, ThreadPool& pool)
       : kernels_(kernels), device_(device), pool_(pool) {}
 
-  // Bytes that products with matrices of up to `inputs` inputs need beside the operands.
+  // The bytes that products with matrices of up to `inputs` inputs need in addition to the
+  // operands.
   size_t ReserveBytes(int64_t inputs) const;
-  // Takes them, unless it has as many, before the first such product. RESOURCE_EXHAUSTED as
-  // Device::Allocate.
+  // Allocates this memory, unless there is enough. Call before the first such product. Returns
+  // RESOURCE_EXHAUSTED like Device::Allocate.
   absl::Status Reserve(int64_t inputs);
   void Release();
 
-  // As Ops::MatMul.
+  // Implements Ops::MatMul.
   void MatMul(const Rows& x, const PackedMatrix& w, const Epilogue& epilogue, const Rows& out);
-  // As Ops::MatMulGated.
+  // Implements Ops::MatMulGated.
   void MatMulGated(const Rows& x, const PackedMatrix& w, const float* bias, const Rows& out);
 
  private:
   static size_t RowsBytes(int64_t inputs);
   size_t WidenedBytes(int64_t inputs) const;
   void Run(const Rows& x, const PackedMatrix& w, const EpilogueArgs& epilogue);
-  // All rows of `args` at once; fills in the rest of them.
+  // Multiplies all rows of `args` at once; sets its other fields.
   void RunBlock(MatMulArgs args, const MatMulNeeds& needs, int64_t panels);
-  // The rows of `args` as kernels read them.
+  // Packs the rows of `args` for the kernels.
   const uint32_t* Pack(const MatMulArgs& args);
 
   const Kernels& kernels_;
@@ -50,7 +51,7 @@ class CpuMatMul {
   ThreadPool& pool_;
   int64_t reserved_inputs_ = 0;
   Buffer packed_rows_;
-  Buffer widened_;  // of every worker
+  Buffer widened_;  // one part per worker
 };
 
 }  // namespace tlm

@@ -1,4 +1,4 @@
-// Host matrices stacked along their outputs, as packing reads them.
+// A view of host matrices stacked along their outputs, for packing.
 #ifndef TLM_MODEL_OPS_CPU_MATRIX_PARTS_H_
 #define TLM_MODEL_OPS_CPU_MATRIX_PARTS_H_
 
@@ -12,17 +12,17 @@
 
 namespace tlm {
 
-// The location of the weights of one output.
+// The location of one output's weights.
 struct OutputWeights {
-  const char* data = nullptr;  // of the first input; null: there is no such output
+  const char* data = nullptr;  // the first input's weight; null: there is no such output
   DType dtype = DType::kF32;
-  int64_t stride = 1;  // elements from one input to the next; in blocks 1
+  int64_t stride = 1;  // elements from one input to the next; 1 in blocks
 };
 
 // Does not own the parts.
 class MatrixParts {
  public:
-  // All of the same k, of float types or in blocks, at least one. Those in blocks are
+  // At least one part; all have the same k, and float types or blocks. Parts in blocks are
   // kOutputsFirst.
   MatrixParts(std::span<const TensorView> parts, MatrixOrder order, MatrixUse use)
       : parts_(parts), order_(order), use_(use), k_(InputsOf(parts.front())) {
@@ -41,7 +41,7 @@ class MatrixParts {
     if (use_ == MatrixUse::kPlain) return (n_ + kPanel - 1) / kPanel;
     return 2 * ((n_ / 2 + kPanel - 1) / kPanel);
   }
-  // The weights of the output that stands in place `lane` of a panel.
+  // Returns the weights of the output at place `lane` of a panel.
   OutputWeights At(int64_t panel, int lane) const {
     int64_t output = OutputAt(panel, lane);
     if (output < 0) return {};
@@ -65,7 +65,7 @@ class MatrixParts {
   int64_t InputsOf(const TensorView& part) const {
     return part.shape[order_ == MatrixOrder::kOutputsFirst ? 1 : 0];
   }
-  // -1: none.
+  // Returns -1 if there is no output.
   int64_t OutputAt(int64_t panel, int lane) const {
     if (use_ == MatrixUse::kPlain) {
       const int64_t output = panel * kPanel + lane;

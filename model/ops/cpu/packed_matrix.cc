@@ -13,7 +13,7 @@
 namespace tlm {
 namespace {
 
-// The type all parts are stored in: one 16-bit type if all agree on it, else F32.
+// Returns the stored type of all parts: one 16-bit type if all agree on it, else F32.
 DType StoredType(std::span<const TensorView> parts) {
   const DType first = parts.front().dtype;
   const bool alike = std::all_of(parts.begin(), parts.end(),
@@ -49,11 +49,11 @@ absl::StatusOr<std::unique_ptr<PackedMatrix>> PackedMatrix::Pack(std::span<const
   const DType dtype = StoredType(parts);
   const size_t panel_bytes =
       static_cast<size_t>(PanelElements(dtype, outputs.k())) * DTypeBytes(dtype);
-  // Fresh memory is zero, which is what lies beside the inputs.
+  // Fresh memory is zero, and so is the padding.
   TLM_ASSIGN_OR_RETURN(Buffer data,
                        device.Allocate(static_cast<size_t>(outputs.panels()) * panel_bytes,
                                        MemoryPurpose::kWeights));
-  // Inputs first, the weights of neighbouring panels share lines and pages.
+  // With inputs first, the weights of neighbouring panels share lines and pages.
   const int64_t task_panels = order == MatrixOrder::kInputsFirst ? 8 : 1;
   std::atomic<bool> finite{true};
   pool.ParallelFor((outputs.panels() + task_panels - 1) / task_panels, [&](int64_t task) {

@@ -1,4 +1,4 @@
-// A weight matrix in the order the CPU kernels read it.
+// A weight matrix in the order in which the CPU kernels read it.
 #ifndef TLM_MODEL_OPS_CPU_PACKED_MATRIX_H_
 #define TLM_MODEL_OPS_CPU_PACKED_MATRIX_H_
 
@@ -17,12 +17,12 @@
 
 namespace tlm {
 
-// [n, k] as panels of 16 output features; kernels/matmul.h says how one lies. Features past n are
-// zero.
+// [n, k] as panels of 16 output features; kernels/matmul.h describes a panel's layout. Features
+// past n are zero.
 class PackedMatrix : public CpuMatrix {
  public:
-  // Parts are stacked along n and stored as the widest of their types, F64 as F32. As
-  // Ops::PackMatrix.
+  // Stacks the parts along n and stores them as the widest of their types, F64 as F32. Otherwise
+  // like Ops::PackMatrix.
   static absl::StatusOr<std::unique_ptr<PackedMatrix>> Pack(std::span<const TensorView> parts,
                                                             MatrixOrder order, MatrixUse use,
                                                             Device& device, ThreadPool& pool);
@@ -54,7 +54,7 @@ class PackedMatrix : public CpuMatrix {
   const Buffer data_;
 };
 
-// How kernels see elements of `dtype`, one of F32, BF16, F16.
+// Returns the kernels' name for `dtype`, one of F32, BF16, F16.
 Storage StorageOf(DType dtype);
 
 }  // namespace tlm

@@ -22,20 +22,20 @@ Vector LoadAs(const void* from) {
   return value;
 }
 
-// A word of all rows.
+// One word from each row.
 constexpr size_t kLineBytes = 4 * kPanel;
-// Inputs that are packed at a time where they are not where a transposition finds them.
+// Inputs packed at a time when the source has neither consecutive rows nor consecutive outputs.
 constexpr int64_t kChunk = 64;
 
-// Lines of one panel from rows of its outputs.
+// Writes lines of one panel from rows of its outputs.
 //
-// A row is seen as words: a float, or two 16-bit weights. A panel of words [word][16] is the
-// transposed rows; in this form lies what is stored as F32 and BF16, and F16 with another shuffle.
+// A row consists of words: a float, or two 16-bit weights. A panel of words [word][16] is the
+// transposed rows; F32 and BF16 are stored in this form, and F16 after another shuffle.
 class PanelWriter {
  public:
   explicit PanelWriter(DType dtype) : dtype_(dtype) {}
 
-  // The first `words` of all rows, a multiple of 4.
+  // Transposes the first `words` words of all rows, a multiple of 4.
   void Transpose(const std::array<const char*, kPanel>& rows, int64_t words, std::byte* out) {
     for (int64_t word = 0; word < words; word += 4, out += 4 * kLineBytes) {
       for (size_t lane = 0; lane < kPanel; lane += 4) {
@@ -47,8 +47,8 @@ class PanelWriter {
     }
   }
 
-  // Inputs of all outputs that lie side by side, [count][16] every `stride` bytes. BF16: an even
-  // number of them.
+  // Copies inputs of all outputs that are side by side, [count][16] every `stride` bytes. For BF16,
+  // `count` is even.
   void Copy(const char* from, size_t stride, int64_t count, std::byte* out) {
     const size_t bytes = kPanel * DTypeBytes(dtype_);
     if (dtype_ == DType::kBF16) {
@@ -92,7 +92,7 @@ class PanelWriter {
   }
   Halves Checked(Halves halves) { return (Halves)Checked((Words)halves); }
 
-  // Four words of four rows to four places a line apart.
+  // Transposes four words of four rows to four places, one line apart.
   void TransposeFour(const char* const* rows, std::byte* out) {
     const Words row0 = Checked(LoadAs<Words>(rows[0]));
     const Words row1 = Checked(LoadAs<Words>(rows[1]));
@@ -109,7 +109,7 @@ class PanelWriter {
     for (size_t i = 0; i < 4; ++i) std::memcpy(out + i * kLineBytes, &words[i], sizeof(Words));
   }
 
-  // Four lines [16][2] to [2][16] each.
+  // Reorders four lines [16][2] to [2][16] each.
   static void SplitPairs(std::byte* lines) {
     for (int line = 0; line < 4; ++line, lines += kLineBytes) {
       Halves pairs[4];
@@ -138,7 +138,7 @@ void ConvertAll(const char* from, int64_t stride, int64_t count, const Convert& 
   }
 }
 
-// `count` weights of one output as `dtype`, one after the other: as they are, or as float.
+// Copies `count` weights of one output as `dtype`, one after the other: unchanged, or as float.
 void CopyWeights(const OutputWeights& weights, int64_t first, int64_t count, DType dtype,
                  void* to) {
   const char* const from =
@@ -162,7 +162,7 @@ void CopyWeights(const OutputWeights& weights, int64_t first, int64_t count, DTy
 
 using Lanes = std::array<OutputWeights, kPanel>;
 
-// One panel.
+// Packs one panel.
 class Packer {
  public:
   Packer(const MatrixParts& parts, int64_t panel, DType dtype)
@@ -181,9 +181,9 @@ class Packer {
     }
   }
 
-  // Inputs [begin, end) to the panel at `out`; `begin` a multiple of kChunk.
+  // Packs inputs [begin, end) to the panel at `out`; `begin` is a multiple of kChunk.
   void Pack(int64_t begin, int64_t end, std::byte* out) {
-    // Whole words and four of them at a time, the rest by way of a copy.
+    // Packs multiples of four words directly, the rest through a copy.
     const int64_t step = 16 / static_cast<int64_t>(element_bytes_);
     const int64_t whole = end - (end - begin) % step;
     if (side_by_side_) {
@@ -231,8 +231,8 @@ class Packer {
   const DType dtype_;
   const size_t element_bytes_;
   Lanes lanes_;
-  bool as_stored_ = true;     // every output's weights one after the other
-  bool side_by_side_ = true;  // every input's weights one after the other
+  bool as_stored_ = true;     // each output's weights are consecutive, in the stored type
+  bool side_by_side_ = true;  // each input's weights are consecutive, in the stored type
   PanelWriter writer_;
 };
 

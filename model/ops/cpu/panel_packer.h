@@ -11,8 +11,8 @@
 namespace tlm {
 
 // Writes panels [begin, end), stored as `dtype` (F32, BF16 or F16; see kernels/matmul.h), to `out`,
-// `panel_bytes` apart. 0 where there is no such output; beside the inputs `out` stays as it is.
-// False where a value, as it is stored, is not finite. Thread-safe.
+// `panel_bytes` apart. Missing outputs are 0; padding after the inputs is not written. Returns
+// false if a stored value is not finite. Thread-safe.
 bool PackPanels(const MatrixParts& parts, int64_t begin, int64_t end, DType dtype, std::byte* out,
                 size_t panel_bytes);
 

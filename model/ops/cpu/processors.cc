@@ -13,18 +13,18 @@
 namespace tlm {
 namespace {
 
-// More than any machine has: with a smaller set the system call fails.
+// More processors than any machine has: with a smaller set the system call fails.
 constexpr int kMaxProcessors = 8192;
 
-// What sched_getattr(2) and sched_setattr(2) take: the first version of it, which all systems know.
-// C libraries before 2.41 have neither functions nor types.
+// The arguments of sched_getattr(2) and sched_setattr(2): the first version, which all systems
+// know. C libraries before 2.41 have neither functions nor types.
 struct SchedulerAttributes {
   uint32_t size = sizeof(SchedulerAttributes);
   uint32_t policy = 0;
   uint64_t flags = 0;
   int32_t nice = 0;
   uint32_t priority = 0;
-  uint64_t runtime = 0;  // of SCHED_OTHER: the slice in nanoseconds
+  uint64_t runtime = 0;  // for SCHED_OTHER: the slice in nanoseconds
   uint64_t deadline = 0;
   uint64_t period = 0;
 };
@@ -62,7 +62,7 @@ std::optional<int> ProcessorsOfQuota(std::string_view cpu_max) {
 
 int DefaultThreads() {
   const int processors = std::max(1, static_cast<int>(UsableProcessors().size()));
-  // Where a container sees its own group as the root; elsewhere there is no such file.
+  // This file exists if a container sees its own group as the root.
   std::ifstream file("/sys/fs/cgroup/cpu.max");
   std::string line;
   std::getline(file, line);

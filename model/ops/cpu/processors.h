@@ -10,27 +10,28 @@
 
 namespace tlm {
 
-// Numbers of those the calling thread may run on, ascending; {} where the system does not say.
+// Returns the numbers of the processors that the calling thread may run on, ascending; empty if the
+// system does not report them.
 std::vector<int> UsableProcessors();
 
-// The number of these, or the processors' worth of time that the process' control group (version 2)
-// allows, if that is less; at least 1.
+// Returns the number of usable processors, or the processors' worth of time that the process's
+// control group (version 2) allows, if that is less; at least 1.
 int DefaultThreads();
 
-// Processors' worth of time that the text of a cpu.max file allows ("150000 100000": 1.5), rounded
-// up; nothing where it sets no limit or is no such text.
+// Parses a cpu.max file: the processors' worth of time that it allows ("150000 100000": 1.5),
+// rounded up; nullopt if it sets no limit or is malformed.
 std::optional<int> ProcessorsOfQuota(std::string_view cpu_max);
 
-// Makes the calling thread run on these alone; false where the system refuses.
+// Makes the calling thread run only on these processors; returns false if the system refuses.
 bool RunOnProcessors(const std::vector<int>& processors);
 
-// Asks the scheduler to run the calling thread, and those that it starts, in slices of this length,
-// 0.1 to 100 ms; 0: the system's default. The thread's share of a processor stays the same; of two
-// threads whose turn it is, the one with the shorter slice runs first. Returns the slice before;
-// nothing where the system refuses or has one slice for all threads (Linux before 6.12).
+// Asks the scheduler to run the calling thread, and threads that it starts later, in slices of this
+// length, 0.1 to 100 ms; 0: the system's default. The thread's share of a processor stays the same;
+// of two threads that are due, the one with the shorter slice runs first. Returns the previous
+// slice; nullopt if the system refuses or has one slice for all threads (Linux before 6.12).
 std::optional<std::chrono::nanoseconds> SetTimeSlice(std::chrono::nanoseconds slice);
 
-// The name of the processor, or "unknown processor".
+// Returns the name of the processor, or "unknown processor".
 std::string ProcessorName();
 
 }  // namespace tlm

@@ -8,24 +8,24 @@
 namespace tlm {
 namespace {
 
-// Less work than this is not worth handing to another thread: some microseconds.
+// Less work than this, some microseconds, is not worth handing to another thread.
 constexpr int64_t kMinQuantTaskProducts = 262144;
 constexpr int64_t kMinTaskElements = 4096;
 // More rows are processed in several passes, large enough that rereading the weights costs little.
 constexpr int64_t kMaxScratchBytes = int64_t{4} << 20;
 constexpr int64_t kMinScratchRows = 64;
-// The panels that kernels compute at a time; of gated matrices both halves.
+// Panels that kernels compute at a time; gated matrices count both halves.
 constexpr int64_t kTilePanels = 4;
 constexpr int64_t kCachedRowBytes = 640 << 10;
-// A multiple of the rows that kernels take at a time.
+// A multiple of the rows that kernels compute at a time.
 constexpr int64_t kPartRowGranule = 96;
 constexpr int64_t kSmallestGroup = 32;
 
-// Of the values of rows: an odd number of lines, so that the rows of a tile do not share a few sets
-// of the caches.
+// Distance between rows of values: an odd number of lines, so that the rows of a tile do not share
+// a few sets of the caches.
 int64_t ValueStride(int64_t inputs) { return QuantPaddedInputs(inputs) | kQuantStep; }
 
-// Of one row, with groups of any size.
+// Bytes of one row, for groups of any size.
 int64_t RowBytes(int64_t inputs) {
   const int64_t padded = QuantPaddedInputs(inputs);
   return ValueStride(inputs) +
@@ -60,14 +60,14 @@ QuantRows RowsFrom(const QuantRows& rows, int64_t first, const QuantMatrix& w) {
           .sums32 = rows.sums32 + first * QuantPaddedInputs(w.k()) / 32};
 }
 
-// Rows of a task: all, or parts of about the same size that stay in an L2 cache while a thread goes
-// through its panels.
+// Rows of a task: all, or parts of about the same size that stay in an L2 cache while a thread
+// reads its panels.
 int64_t QuantPartRows(int64_t count, int64_t inputs) {
   const int64_t most = std::max(kPartRowGranule, kCachedRowBytes / RowBytes(inputs));
   return DivideUp(DivideUp(count, DivideUp(count, most)), kPartRowGranule) * kPartRowGranule;
 }
 
-// The epilogue of the outputs of one segment.
+// Returns the epilogue for the outputs of one segment.
 EpilogueArgs EpilogueOf(const QuantMatrix::Segment& segment, const QuantMatrix& w,
                         EpilogueArgs epilogue) {
   if (w.gated()) return epilogue;

@@ -1,4 +1,4 @@
-// Products with matrices of integer weights on the threads of a pool.
+// Computes products with matrices of integer weights on the threads of a pool.
 #ifndef TLM_MODEL_OPS_CPU_QUANT_MATMUL_H_
 #define TLM_MODEL_OPS_CPU_QUANT_MATMUL_H_
 
@@ -14,20 +14,20 @@
 
 namespace tlm {
 
-// Rows are quantised once a product, into memory that Reserve takes. Same threading as Ops.
+// Rows are quantised once per product, into memory that Reserve allocates. Threading is as for Ops.
 class CpuQuantMatMul {
  public:
-  // All outlive this.
+  // All arguments outlive this object.
   CpuQuantMatMul(const Kernels& kernels, Device& device, ThreadPool& pool)
       : kernels_(kernels), device_(device), pool_(pool) {}
 
-  // Bytes for quantised rows of up to `inputs` values, `rows` of them if that is not too much.
+  // The bytes for quantised rows of up to `inputs` values: `rows` of them, or fewer within a limit.
   static size_t ScratchBytes(int64_t rows, int64_t inputs);
-  // Takes them, unless it has as many. RESOURCE_EXHAUSTED as Allocate.
+  // Allocates these bytes, unless there is enough. Returns RESOURCE_EXHAUSTED like Allocate.
   absl::Status Reserve(int64_t rows, int64_t inputs);
   void Release() { scratch_ = Buffer(); }
 
-  // As Ops::MatMul and Ops::MatMulGated; x float32, its rows within what was reserved for.
+  // Implement Ops::MatMul and Ops::MatMulGated; x is float32, its rows within the reserved inputs.
   void MatMul(const Rows& x, const QuantMatrix& w, const Epilogue& epilogue, const Rows& out);
   void MatMulGated(const Rows& x, const QuantMatrix& w, const float* bias, const Rows& out);
 

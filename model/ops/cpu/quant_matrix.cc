@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t kMaxGroups = kQuantChunk / 32;
 constexpr int64_t kMaxSubBlocks = kQuantChunk / 16;
 
-// A chunk of a panel, on its way.
+// A chunk of a panel while it is packed.
 struct PanelChunk {
   alignas(64) uint8_t q[kPanel][kQuantChunk];
   float scale[kMaxGroups][kPanel];
@@ -62,7 +62,7 @@ class BlockReader {
         size_(static_cast<int64_t>(BlockOf(type).elements)),
         importance_(importance) {}
 
-  // Inputs [first, first + count) of one output; false where a value is not finite.
+  // Reads inputs [first, first + count) of one output; returns false if a value is not finite.
   bool Read(const OutputWeights& weights, int64_t first, int64_t count, int lane,
             PanelChunk& chunk) const {
     bool finite = true;
@@ -104,14 +104,14 @@ class BlockReader {
   const float* const importance_;
 };
 
-// Four inputs of an output.
+// Returns four inputs of an output.
 uint32_t FourAt(const PanelChunk& chunk, int lane, int64_t input) {
   uint32_t four;
   std::memcpy(&four, chunk.q[lane] + input, sizeof(four));
   return four;
 }
 
-// As kernels/quant.h lays them out.
+// Writes q in the order of kernels/quant.h.
 void WriteQ(const PanelChunk& chunk, int bits, int64_t inputs, std::byte* to) {
   auto* line = reinterpret_cast<uint32_t*>(to);
   if (bits == 8) {
@@ -152,7 +152,7 @@ void WriteScales(const float* from, bool half, int64_t count, std::byte* to) {
   }
 }
 
-// From the first t of a chunk.
+// Returns the offset from the first t of a chunk.
 int64_t PlaceOfT(int64_t sub_block, int64_t lane) {
   return (sub_block / 2 * kPanel + lane) * 2 + sub_block % 2;
 }
@@ -175,7 +175,7 @@ void WriteChunk(const PanelChunk& chunk, const QuantLayout& layout, int64_t inpu
   if (layout.zero < 0) std::memcpy(to + at.zero, chunk.zero, static_cast<size_t>(groups));
 }
 
-// False where a value is not finite.
+// Returns false if a value is not finite.
 bool PackPanel(const MatrixParts& parts, int64_t panel, const BlockReader& reader,
                const QuantLayout& layout, std::byte* to) {
   PanelChunk chunk;
@@ -184,7 +184,8 @@ bool PackPanel(const MatrixParts& parts, int64_t panel, const BlockReader& reade
   for (int64_t first = 0; first < padded; first += kQuantChunk) {
     const int64_t count = std::min(parts.k() - first, kQuantChunk);
     const int64_t inputs = std::min(padded - first, kQuantChunk);
-    // Beside the inputs, and in the last panels, of a gated matrix both.
+    // Clears chunks with padding: the last inputs, and the last panels, which are two in a gated
+    // matrix.
     if (count < kQuantChunk || panel + 2 >= parts.panels()) {
       std::memset(&chunk, 0, sizeof(chunk));
       std::memset(chunk.q, std::max(layout.zero, 0), sizeof(chunk.q));
@@ -199,16 +200,16 @@ bool PackPanel(const MatrixParts& parts, int64_t panel, const BlockReader& reade
   return finite;
 }
 
-// q of input i of a chunk.
+// Returns q of input i of a chunk.
 int StoredQ(const QuantLayout& layout, const uint8_t* chunk, const QuantPlaces& at, int64_t lane,
             int64_t i) {
-  const int64_t byte = lane * 4 + i % 4;  // of a line
+  const int64_t byte = lane * 4 + i % 4;  // within a line
   const int64_t four = i / 4;
   if (layout.bits == 8) return chunk[four * 4 * kPanel + byte];
   const int low = chunk[four / 2 * 4 * kPanel + byte] >> (four % 2 * 4) & 15;
   const int high = layout.bits - 4;
   if (high == 0) return low;
-  const int64_t fours = 8 / high;  // of a line
+  const int64_t fours = 8 / high;  // in a line
   const int bits = chunk[at.high + four / fours * 4 * kPanel + byte] >> (four % fours * high);
   return low | (bits & ((1 << high) - 1)) << 4;
 }
@@ -223,7 +224,7 @@ QuantLayout LayoutOf(DType type) {
           .zero = format.zero};
 }
 
-// The zero of all blocks of a part, or -1 where they differ.
+// Returns the zero of all blocks of a part, or -1 if they differ.
 int CommonZero(const TensorView& part) {
   const int zero = FormatOf(part.dtype).zero;
   if (zero >= 0) return zero;
@@ -284,7 +285,7 @@ absl::StatusOr<std::unique_ptr<QuantMatrix>> QuantMatrix::Pack(std::span<const T
     matrix->input_order_.assign(order, order + k);
   }
   while (!parts.empty()) {
-    // Neighbours of the same type are one segment; of a gated matrix all are.
+    // Neighbours of the same type form one segment; in a gated matrix all do.
     QuantLayout layout = LayoutOf(parts.front().dtype);
     layout.zero = CommonZero(parts.front());
     size_t count = 1;
@@ -309,7 +310,7 @@ absl::StatusOr<std::unique_ptr<QuantMatrix>> QuantMatrix::Quantise(const MatrixP
                                                                    ThreadPool& pool) {
   auto matrix = std::unique_ptr<QuantMatrix>(new QuantMatrix(parts.k(), use));
   QuantLayout layout = LayoutOf(type);
-  if (layout.bits == 8) layout.zero = 128;  // of all blocks
+  if (layout.bits == 8) layout.zero = 128;  // in all blocks
   TLM_ASSIGN_OR_RETURN(Segment segment, PackSegment(parts, type, layout, importance, device, pool));
   matrix->n_ = segment.n;
   matrix->segments_.push_back(std::move(segment));

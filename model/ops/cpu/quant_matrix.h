@@ -18,9 +18,9 @@
 
 namespace tlm {
 
-// [n, k] as panels of 16 output features; kernels/quant.h says how one lies and what products
-// compute. Consists of segments of consecutive outputs, each of its own type; the groups of all
-// segments have the same length, so that rows of activations are quantised once for all.
+// [n, k] as panels of 16 output features; kernels/quant.h describes a panel and the products.
+// Consists of segments of consecutive outputs, each of its own type. The groups of all segments
+// have the same length, so that rows of activations are quantised once for all.
 class QuantMatrix : public CpuMatrix {
  public:
   struct Segment {
@@ -32,12 +32,12 @@ class QuantMatrix : public CpuMatrix {
     Buffer data = {};
   };
 
-  // Whether these parts, all in blocks of integers, can be one matrix: their blocks are as long as
-  // each other and their inputs in the same order; of a gated one, also of the same type.
+  // Whether these parts, all in blocks of integers, can be one matrix: their blocks have the same
+  // length and their inputs the same order; parts of a gated matrix also have the same type.
   static bool Fit(std::span<const TensorView> parts, MatrixUse use);
-  // Parts that Fit, with their values unchanged; or parts of floats, which are quantised to `type`
-  // with the given importance of the inputs [k], or null (see model/tensor/quantise.h).
-  // INVALID_ARGUMENT for a value that is not finite; RESOURCE_EXHAUSTED as Allocate.
+  // Pack takes parts that Fit and keeps their values; Quantise takes parts of floats and quantises
+  // them to `type`. `importance` is of the inputs [k], or null (see model/tensor/quantise.h). Both
+  // return INVALID_ARGUMENT for a value that is not finite, and RESOURCE_EXHAUSTED like Allocate.
   static absl::StatusOr<std::unique_ptr<QuantMatrix>> Pack(std::span<const TensorView> parts,
                                                            MatrixUse use, Device& device,
                                                            ThreadPool& pool);
@@ -45,7 +45,7 @@ class QuantMatrix : public CpuMatrix {
                                                                MatrixUse use, DType type,
                                                                const float* importance,
                                                                Device& device, ThreadPool& pool);
-  // Bytes of an ungated matrix of one type, at most.
+  // An upper bound on the bytes of an ungated matrix of one type.
   static size_t BytesFor(DType type, int64_t n, int64_t k);
 
   Kind kind() const override { return Kind::kQuant; }
@@ -57,7 +57,7 @@ class QuantMatrix : public CpuMatrix {
   void CopyRow(int64_t row, float* out) const override;
   void AddRow(int64_t row, float* to) const override;
 
-  int64_t panels() const;  // of all segments
+  int64_t panels() const;  // panels of all segments
   std::span<const Segment> segments() const { return segments_; }
   int64_t group() const { return segments_.front().layout.group; }
   bool gated() const { return use_ == MatrixUse::kGated; }

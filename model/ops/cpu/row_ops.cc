@@ -11,7 +11,7 @@ namespace {
 
 static_assert(kMaxHeadElements == kMaxHeadDim);
 
-// Less work than this is not worth handing to another thread: some microseconds.
+// Less work than this, some microseconds, is not worth handing to another thread.
 constexpr int64_t kMinRowTaskElements = 16384;
 
 char* At(const Rows& rows, int64_t row, int64_t column = 0) {
@@ -31,8 +31,8 @@ AddNormArgs ArgsOf(const Norm& norm, const Rows& out) {
           .eps_outside_root = norm.placement == EpsPlacement::kOutsideRoot};
 }
 
-// How many tokens from `token` on, before `end`, are of one sequence, at consecutive positions and
-// in one block.
+// Returns how many tokens from `token` on, before `end`, are in one sequence, at consecutive
+// positions and in one block.
 int64_t RunWithinBlock(const TokenLayout& layout, int64_t token, int64_t end) {
   int64_t run = 1;
   while (token + run < end && layout.sequence_of[token + run] == layout.sequence_of[token] &&
@@ -59,7 +59,7 @@ void RowOps::Embed(const Matrix& table, const Matrix* positions_table, const Dev
   const CpuMatrix& packed = CpuMatrixOf(table);
   TLM_CHECK(out.cols == packed.k() && out.rows == batch.layout.tokens);
   TLM_CHECK(positions_table == nullptr || out.cols == positions_table->k());
-  // Every pair of elements lies on a cache line of its own.
+  // Each pair of elements is on its own cache line.
   constexpr int64_t kWorkPerElement = 16;
   ForEachRow(out.rows, kWorkPerElement * out.cols, [&](int64_t row) {
     float* const to = out.as<float>() + row * out.stride;
@@ -102,7 +102,7 @@ void RowOps::PrepareAttention(const Rows& qkv, const HeadTransform& transform,
   const int64_t kv_size = cache.num_kv_heads * cache.head_dim;
   const int64_t q_size = qkv.cols - 2 * kv_size;
   TLM_CHECK(q_size > 0 && q_size % kv_size == 0 && cache.head_dim <= kMaxHeadElements);
-  // Keys lie across a block: several tokens of one at a time write whole cache lines.
+  // Keys are stored across a block: storing several tokens at a time writes full cache lines.
   constexpr int64_t kStoredTogether = 16;
   const int64_t fair = std::min(layout.tokens / (4 * pool_.threads()), kStoredTogether);
   // Heads are short and keys are scattered: an element is several times a norm's work.

@@ -1,4 +1,4 @@
-// Row-wise operations on the threads of a pool.
+// Runs row-wise operations on the threads of a pool.
 #ifndef TLM_MODEL_OPS_CPU_ROW_OPS_H_
 #define TLM_MODEL_OPS_CPU_ROW_OPS_H_
 
@@ -11,10 +11,10 @@
 
 namespace tlm {
 
-// Same threading as Ops; each function implements the one of its name there.
+// Threading is as for Ops; each function implements the function of the same name there.
 class RowOps {
  public:
-  // Both outlive this.
+  // Both arguments outlive this object.
   RowOps(const Kernels& kernels, ThreadPool& pool) : kernels_(kernels), pool_(pool) {}
 
   void Embed(const Matrix& table, const Matrix* positions_table, const DeviceBatch& batch,
@@ -26,12 +26,12 @@ class RowOps {
                         const KvLayer& cache);
 
  private:
-  // Calls body(row) for every row, several rows a task when each is little work.
+  // Calls body(row) for every row, with several rows per task if each is little work.
   void ForEachRow(int64_t rows, int64_t work_per_row, absl::FunctionRef<void(int64_t)> body);
-  // The queries and keys of one token.
+  // Prepares the queries and keys of one token.
   void PrepareHeads(const Rows& qkv, const HeadTransform& transform, int64_t position,
                     const KvLayer& cache, int64_t token) const;
-  // Keys and values of tokens at consecutive positions of one sequence, within one block.
+  // Stores keys and values of tokens at consecutive positions of one sequence, within one block.
   void StoreKv(const Rows& qkv, const TokenLayout& layout, const KvLayer& cache, int64_t token,
                int64_t tokens) const;
 

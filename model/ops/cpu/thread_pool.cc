@@ -12,8 +12,9 @@ namespace {
 // shorter than a scheduler time slice.
 constexpr std::chrono::microseconds kSpinTime(50);
 
-// The shortest that the scheduler grants. Beside as many busy threads as processors, loops kept 95
-// to 100 % of their share of the time with it, and 63 to 92 % with the system's slice of 2 to 4 ms.
+// The shortest slice that the scheduler grants. Next to as many busy threads as processors, loops
+// kept 95 to 100 % of their share of the time with it, and 63 to 92 % with the system's slice of 2
+// to 4 ms.
 constexpr std::chrono::microseconds kTimeSlice(100);
 
 inline void CpuRelax() {
@@ -80,7 +81,7 @@ void ThreadPool::ParallelFor(int64_t tasks, absl::FunctionRef<void(int64_t, int)
   body_ = &body;
   const auto workers = static_cast<int64_t>(shares_.size());
   const int64_t each = tasks / workers;
-  const int64_t more = tasks % workers;  // shares with one task more
+  const int64_t more = tasks % workers;  // shares with one additional task
   int64_t begin = 0;
   for (int64_t worker = 0; worker < workers; ++worker) {
     Share& share = shares_[static_cast<size_t>(worker)];
@@ -107,7 +108,7 @@ void ThreadPool::WorkerMain(int worker) {
       state = state_.load(std::memory_order_acquire);
       continue;
     }
-    // On failure `state` is what it is now.
+    // On failure, `state` has the current value.
     if (!state_.compare_exchange_weak(state, state + 1, std::memory_order_acquire)) continue;
     RunTasks(worker);
     state = state_.fetch_sub(1, std::memory_order_acq_rel) - 1;

@@ -11,20 +11,21 @@
 
 namespace tlm {
 
-// value / by, rounded up; value >= 0, by > 0.
+// Returns value / by, rounded up; value >= 0, by > 0.
 constexpr int64_t DivideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
-// `threads` workers, the calling thread being worker 0. Between loops the others spin for some
+// Has `threads` workers; the calling thread is worker 0. Between loops the others spin for some
 // microseconds (a decode step is some hundred loops in quick succession) and then sleep, so that an
-// idle server uses no processor. Beside other busy programs they ask for short slices: a loop waits
-// for a worker that was interrupted within a task, and with a short slice its turn is soon. One
-// loop at a time: not thread-safe, but the caller need not be the same thread every time.
+// idle server uses no processor. Next to other busy programs they ask for short slices: a loop
+// waits for a worker that was interrupted within a task, and with a short slice that worker runs
+// again soon. Runs one loop at a time: not thread-safe, but the caller need not be the same thread
+// every time.
 class ThreadPool {
  public:
-  // 1 <= threads <= 4096. `pinned`: worker i > 0 stays on the i-th of the processors this thread
-  // may use, and AdoptCaller keeps worker 0 on the first: no other thread of the program then makes
-  // two of them share one. Applies only if there are as many threads as processors; with fewer, the
-  // system's scheduler places them better.
+  // 1 <= threads <= 4096. `pinned`: worker i > 0 stays on the i-th of the processors that this
+  // thread may use, and AdoptCaller keeps worker 0 on the first, so that no other thread of the
+  // program makes two of them share one. Pins only if there are as many threads as processors; with
+  // fewer threads, the system's scheduler places them better.
   explicit ThreadPool(int threads, bool pinned = false);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -34,9 +35,9 @@ class ThreadPool {
   bool pinned() const { return pinned_; }
 
   // Treats the calling thread as a worker, until it calls ReleaseCaller or destroys the pool: it,
-  // and threads that it starts, run in short slices and, where the pool is pinned, on the first
-  // processor. For the thread that calls all loops from now on; costs next to nothing the second
-  // time.
+  // and threads that it starts, run in short slices and, if the pool is pinned, on the first
+  // processor. Use it for the thread that calls all loops from now on; the second call costs next
+  // to nothing.
   void AdoptCaller();
   void ReleaseCaller();
 
@@ -45,14 +46,14 @@ class ThreadPool {
   // ascending order, and then helps the others with theirs. `body` must not throw and must not call
   // the pool.
   void ParallelFor(int64_t tasks, absl::FunctionRef<void(int64_t task)> body);
-  // With the number of the worker, in [0, threads()): tasks of one number never overlap in time.
+  // Also passes the worker's number, in [0, threads()): tasks of one worker never overlap in time.
   void ParallelFor(int64_t tasks, absl::FunctionRef<void(int64_t task, int worker)> body);
 
  private:
-  // One word holds the number of the loop, whether it may still be joined, and the workers in it.
-  // A worker joins by counting itself in while the loop is open; the caller closes the loop when no
-  // task is left and waits for those inside. A worker that the system did not run in time has
-  // missed the loop, and the caller does not wait for it.
+  // One word holds the number of the loop, whether workers may still join it, and the number of
+  // workers in it. A worker joins by counting itself in while the loop is open; the caller closes
+  // the loop when no task is left and waits for the workers inside. A worker that the system did
+  // not run in time has missed the loop, and the caller does not wait for it.
   //
   //   31 .. 13 number of the loop | 12 open | 11 .. 0 workers inside
   static constexpr uint32_t kInsideMask = (1u << 12) - 1;
@@ -60,14 +61,14 @@ class ThreadPool {
   static constexpr uint32_t kNextLoop = 1u << 13;
   static constexpr size_t kCacheLine = 64;
 
-  // A worker's own tasks: [next, end) are not taken yet.
+  // A worker's own tasks; [next, end) are not taken yet.
   struct alignas(kCacheLine) Share {
     std::atomic<int64_t> next{0};
     int64_t end = 0;
   };
 
   void WorkerMain(int worker);
-  // Waits until `state_` is other than `seen`, spinning first.
+  // Waits until `state_` differs from `seen`, spinning first.
   void AwaitChange(uint32_t seen) const;
   void RunTasks(int worker);
 
@@ -76,8 +77,8 @@ class ThreadPool {
   std::vector<Share> shares_;
   bool spins_ = true;
   bool pinned_ = false;
-  std::vector<int> processors_;  // that may be used
-  std::thread::id caller_;       // adopted; or none
+  std::vector<int> processors_;  // usable processors
+  std::thread::id caller_;       // the adopted thread, if any
   std::atomic<bool> stopping_{false};
   std::atomic<bool> busy_{false};
   alignas(kCacheLine) std::atomic<uint32_t> state_{0};

@@ -37,7 +37,7 @@ struct KnownTerm {
 };
 constexpr int kMaxTerms = 4;
 
-// A sum and its value on the tensor cores of Hopper (terms truncated to 25 bits behind the largest
+// A sum and its value on the tensor cores of Hopper (terms truncated to 25 bits after the largest
 // one's exponent, 16 products at a time) and of Ampere (24 bits, 8 products at a time). Operands
 // are exact in bfloat16 and float16.
 struct KnownSum {
@@ -126,13 +126,13 @@ constexpr int64_t kShiftX = 3;
 constexpr int64_t kShiftW = 8;
 constexpr CheckShape kShifted{kRandom.m - kShiftX, kRandom.n - kShiftW, kRandom.k};
 
-using Bits = std::vector<uint16_t>;  // of 16-bit numbers
+using Bits = std::vector<uint16_t>;  // elements of 16 bits
 
 uint16_t Encode(DType dtype, float value) {
   return dtype == DType::kBF16 ? FloatToBf16(value) : FloatToF16(value);
 }
 
-// Parts of one device buffer, 256-byte aligned.
+// Divides one device buffer into parts, 256-byte aligned.
 class CheckMemory {
  public:
   static absl::StatusOr<CheckMemory> Allocate(CudaDevice& device,
@@ -162,14 +162,14 @@ class CheckMemory {
 // The results of all tile shapes for one CheckShape.
 struct TileResults {
   std::vector<float> first;                           // outputs of the first tile
-  std::array<uint32_t, kMmaTileCount> differences{};  // of each other tile, in 16-bit words
+  std::array<uint32_t, kMmaTileCount> differences{};  // number for each other tile, in 16-bit words
 };
 
 class ProductChecker {
  public:
   static absl::StatusOr<ProductChecker> Create(CudaDevice& device, DType dtype);
 
-  // Appends what differs to `faults` and all results to `bits`. Returns whether the arithmetic is
+  // Appends differences to `faults` and all results to `bits`. Returns whether the arithmetic is
   // unknown.
   absl::StatusOr<bool> Check(std::vector<std::string>* faults, std::string* bits);
 
@@ -239,13 +239,13 @@ absl::Status ProductChecker::FillTable(bool partners) {
   TLM_RETURN_IF_ERROR(device_.CopyToDevice(x_, x.data(), 2 * x.size()));
   TLM_RETURN_IF_ERROR(device_.CopyToDevice(w_, w.data(), 2 * w.size()));
   // GEMM kernels load weights before earlier kernels have ended, because elsewhere no kernel writes
-  // weights. So wait here.
+  // weights. So this waits.
   return device_.Synchronize();
 }
 
 absl::Status ProductChecker::FillRandom() {
-  // Half of the sums cancel, which shows every intermediate rounding; half grow, which shows what
-  // is lost at the end.
+  // Half of the sums cancel, which shows every intermediate rounding; half grow, which shows the
+  // bits that are lost at the end.
   const ProbeFillArgs x{.data = x_,
                         .rows = kRandom.m,
                         .cols = kRandom.k,
@@ -465,7 +465,7 @@ class AttentionChecker {
   static absl::StatusOr<AttentionChecker> Create(CudaDevice& device,
                                                  const ArithmeticQuestion& question);
 
-  // Appends what differs to `faults` and the results to `bits`.
+  // Appends differences to `faults` and the results to `bits`.
   absl::Status Check(std::vector<std::string>* faults, std::string* bits);
 
  private:
@@ -596,7 +596,7 @@ absl::Status AttentionChecker::StoreInputs(Inputs inputs) {
   TLM_RETURN_IF_ERROR(
       device_.Check(LaunchPrepareAttention(args, question_.activations, device_.compute_stream()),
                     "LaunchPrepareAttention"));
-  // So does attention what is in the cache before a batch.
+  // Attention likewise reads a cache from before the batch while earlier kernels run.
   return device_.Synchronize();
 }
 

@@ -12,14 +12,14 @@ namespace {
 
 static_assert(kAttentionTile == kBlockTokens);
 
-// Rows of a query tile that partial memory is reckoned with: decode has no more, prefill has many
+// The rows of a query tile for which partial memory is sized: decode has no more, prefill has many
 // items and little need to cut them.
 constexpr int64_t kPartialRows = 16;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 size_t RoundUp(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-// The load that a block may reach where the mean is tiles / blocks.
+// Returns the load that a block may reach if the mean is tiles / blocks.
 int64_t Tolerated(int64_t tiles, int64_t blocks) {
   return std::max<int64_t>(1, CeilDiv(tiles * 21, blocks * 20));
 }
@@ -31,9 +31,9 @@ size_t PartialRowBytes(int64_t head_dim) { return static_cast<size_t>(head_dim +
 AttentionGrid ChooseAttentionGrid(const ModelShape& shape, DType activations, int multiprocessors,
                                   size_t shared_bytes_per_block,
                                   size_t shared_bytes_per_multiprocessor) {
-  // What the driver keeps of a block's shared memory for itself.
+  // The driver reserves this much of a block's shared memory.
   constexpr size_t kReservedBytes = 1024;
-  // Of either cache: the grid is the same.
+  // Uses the larger of the two caches' sizes, so that the grid is the same for both.
   const size_t bytes = MmaFp8AttentionSharedBytes(shape.head_dim);
   if (activations == DType::kF32 || !HasMmaAttention(shape.head_dim) ||
       bytes > shared_bytes_per_block) {
@@ -113,7 +113,7 @@ absl::Status AttentionPlanner::FindQueryTiles(const Batch& batch, int64_t window
   tiles_.clear();
   total_tiles_ = 0;
   const int64_t tokens = batch.tokens();
-  int64_t first = 0;  // of the sequence's tokens
+  int64_t first = 0;  // the first of the sequence's tokens
   for (int64_t begin = 0; begin < tokens;) {
     if (batch.sequence_of[begin] != batch.sequence_of[first]) first = begin;
     int64_t end = begin + 1;
@@ -163,8 +163,8 @@ absl::Status AttentionPlanner::AddRun(const Batch& batch, const Run& run, int64_
   return absl::OkStatus();
 }
 
-// Every item to the block with the least load, longest first (Graham 1969). False if that leaves a
-// block with more than is tolerated.
+// Gives every item to the block with the least load, longest item first (Graham 1969). Returns
+// false if a block then has more load than is tolerated.
 bool AttentionPlanner::DealWhole() {
   const int64_t tolerated = Tolerated(total_tiles_, grid_.blocks);
   if (!tiles_.empty() && tiles_.front().tiles() > tolerated) return false;
@@ -187,8 +187,8 @@ bool AttentionPlanner::DealWhole() {
   return true;
 }
 
-// One block after another gets an equal part of what is left. An item that is cut at the border
-// goes on in the next block.
+// Fills one block after another with an equal part of the remaining work. An item that is cut where
+// a block is full continues in the next block.
 void AttentionPlanner::DealFilling() {
   Filling filling{.target = CeilDiv(total_tiles_, grid_.blocks), .tiles_left = total_tiles_};
   for (const QueryTile& tile : tiles_) {
@@ -236,7 +236,7 @@ void AttentionPlanner::DealUnits() {
   }
 }
 
-// Rows of the records that the shares at hand leave.
+// Returns the rows of the records for the item's current shares.
 int64_t AttentionPlanner::RecordRows(const QueryTile& tile) const {
   if (shares_.size() == 1) return 0;
   int64_t longest = 0;
@@ -268,8 +268,8 @@ void AttentionPlanner::AddItem(const QueryTile& tile, int64_t kv_head) {
   }
 }
 
-// A block takes its parts of cut items first: what they wait for is then done early, and folded
-// while others still compute.
+// A block takes its parts of cut items first, so that they end early and are folded while other
+// blocks still compute.
 size_t AttentionPlanner::Write(std::span<std::byte> work) const {
   TLM_CHECK(AttentionUnitsOffset(grid_.blocks) + pieces_.size() * sizeof(AttentionUnit) <=
             work.size());
@@ -278,7 +278,7 @@ size_t AttentionPlanner::Write(std::span<std::byte> work) const {
       reinterpret_cast<AttentionUnit*>(work.data() + AttentionUnitsOffset(grid_.blocks));
   std::fill_n(first, grid_.blocks + 1, 0);
   for (const Piece& piece : pieces_) ++first[piece.block];
-  // After each pass over the pieces first[b] is where the next unit of block b goes.
+  // After each pass over the pieces first[b] is the place of the next unit of block b.
   int32_t begin = 0;
   for (int64_t block = 0; block <= grid_.blocks; ++block) {
     begin += std::exchange(first[block], begin);
@@ -288,7 +288,7 @@ size_t AttentionPlanner::Write(std::span<std::byte> work) const {
       if ((piece.unit.units > 1) == cut) units[first[piece.block]++] = piece.unit;
     }
   }
-  // Now first[b] is where block b ends, which is where b + 1 begins.
+  // Now first[b] is the end of block b, which is the beginning of b + 1.
   std::copy_backward(first, first + grid_.blocks, first + grid_.blocks + 1);
   first[0] = 0;
   return AttentionUnitsOffset(grid_.blocks) + pieces_.size() * sizeof(AttentionUnit);

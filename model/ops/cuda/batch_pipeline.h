@@ -1,4 +1,4 @@
-// What a step needs besides the model: uploads, attention's work, sampling and results of batches.
+// Runs the parts of a step around the model: uploads, attention's work, sampling and results.
 #ifndef TLM_MODEL_OPS_CUDA_BATCH_PIPELINE_H_
 #define TLM_MODEL_OPS_CUDA_BATCH_PIPELINE_H_
 
@@ -24,14 +24,14 @@
 
 namespace tlm {
 
-// Belongs to one model and its limits. Begin, CommonStep, Sample, End and Await are those of Ops.
-// Same threading as Device. Allocates its memory in Create.
+// Belongs to one model and its limits. Begin, CommonStep, Sample, End and Await implement the
+// functions of Ops. Threading is as for Device. Allocates its memory in Create.
 class BatchPipeline {
  public:
   // Device memory that Create allocates, in bytes.
   static size_t DeviceBytes(const CudaDevice& device, const BatchLimits& limits,
                             const ModelShape& shape, DType activations);
-  // RESOURCE_EXHAUSTED: as Allocate. `device` must outlive the pipeline.
+  // Returns RESOURCE_EXHAUSTED like Allocate. `device` must outlive the pipeline.
   static absl::StatusOr<std::unique_ptr<BatchPipeline>> Create(CudaDevice& device,
                                                                const BatchLimits& limits,
                                                                const ModelShape& shape,
@@ -59,13 +59,13 @@ class BatchPipeline {
   const int32_t* sampled_before() const;
 
  private:
-  // A job that the host samples, with copies of everything that its batch may no longer have by
-  // then.
+  // A job that the host samples, with copies of everything that its batch may no longer have at
+  // that time.
   struct HostJob {
-    size_t index = 0;  // of Batch::jobs
+    size_t index = 0;  // in Batch::jobs
     int32_t row = 0;
     SamplingParams params;
-    // The jobs of one draft's tokens share it.
+    // All jobs of one draft share it.
     std::shared_ptr<const TokenHistory> history;
     std::vector<int32_t> draft;
     SampleKey key;
@@ -73,13 +73,13 @@ class BatchPipeline {
     std::vector<int32_t> banned;
     std::optional<std::vector<uint64_t>> allowed;  // as in Removals
     bool late = false;                             // the mask was not ready
-    int64_t pending = -1;  // job of the previous batch whose token the history lacks; -1: none
+    int64_t pending = -1;  // job of the previous batch whose token the history lacks; -1: no job
   };
   struct Running {
     const Batch* batch = nullptr;
     PackedJobs jobs;
     std::vector<HostJob> host_jobs;
-    std::vector<int32_t> host_rows;  // the batch's own and those of host_jobs
+    std::vector<int32_t> host_rows;  // rows of the batch, and rows of host_jobs
   };
 
   BatchPipeline(CudaDevice& device, const BatchLimits& limits, const ModelShape& shape,
@@ -89,18 +89,18 @@ class BatchPipeline {
                                 size_t attention_bytes);
   static AttentionPlanner PlannerFor(const CudaDevice& device, const BatchLimits& limits,
                                      const ModelShape& shape, DType activations);
-  // What determines the launches of a step.
+  // The values that determine the launches of a step.
   struct Step {
     BatchShape shape;
     SampleStages stages;
-    int slot = 0;  // of the ring
+    int slot = 0;  // slot of the ring
   };
   static std::vector<Step> CommonSteps(const BatchLimits& limits);
   UploadPlaces PlacesOf(const BatchShape& shape) const;
   static uint64_t KeyOf(const Step& step);
-  // Makes `step` the one that kernels are launched for.
+  // Makes `step` the current step, for which kernels are launched.
   DeviceBatch Enter(const Step& step);
-  // Which sampling kernels run.
+  // Returns the sampling kernels to run.
   static SampleStages StagesOf(const PackedJobs& jobs);
   void NoteHostJobs(const Batch& batch);
   absl::StatusOr<SampledToken> SampleOnHost(HostJob& job, std::span<const float> logits);
@@ -119,10 +119,10 @@ class BatchPipeline {
   Buffer sampling_;   // the sampling kernels' scratch
   Running running_;
   Step step_;
-  UploadPlaces places_;                  // of step_
+  UploadPlaces places_;                  // places of step_
   std::deque<Running> ended_;            // oldest first
-  std::vector<int32_t> sampled_before_;  // by the last awaited batch
-  std::vector<float> host_logits_;       // the batch's own rows, without those of host jobs
+  std::vector<int32_t> sampled_before_;  // tokens sampled by the last awaited batch
+  std::vector<float> host_logits_;       // rows of the batch, without rows of host jobs
 };
 
 }  // namespace tlm

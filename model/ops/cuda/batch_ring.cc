@@ -131,9 +131,9 @@ absl::Status BatchRing::Download(int64_t result_bytes, const float* logits, int6
   return absl::OkStatus();
 }
 
-// Memory for logits is allocated when logits are first asked for: generation alone never does, and
-// a batch of full logits is large. If no more memory can be pinned, pageable memory is used, and
-// copies are slower.
+// Memory for logits is allocated at the first request for logits: generation alone never requests
+// them, and a batch of full logits is large. If no more memory can be pinned, pageable memory is
+// used, and copies are slower.
 absl::Status BatchRing::TakeLogits(Slot& slot, int64_t rows) {
   const size_t row_bytes = static_cast<size_t>(shape_.vocab_size) * sizeof(float);
   if (static_cast<size_t>(rows) * row_bytes <= slot.logits.bytes()) return absl::OkStatus();

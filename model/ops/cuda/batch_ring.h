@@ -4,13 +4,13 @@
 //               Begin      Upload             kernels    Download         Await
 //   slot 0   host memory  -------->  device  --------->  ---------->  host memory
 //   slot 1   host memory  -------->  device  --------->  ---------->  host memory
-//            copy stream             compute stream      a stream of its own
+//            copy stream             compute stream      separate stream
 //
 // Each slot has its own memory on both sides, pinned on the host. So while the kernels of one batch
 // run, the next batch is uploaded and the results of the previous one are downloaded, and the
-// compute stream waits for nothing but the event behind the upload. A CUDA graph holds addresses,
-// so it belongs to one slot. A slot is reused only after its results were awaited: then its kernels
-// and all its copies have ended.
+// compute stream waits only for the event after the upload. A CUDA graph holds addresses, so it
+// belongs to one slot. A slot is reused only after its results were awaited: then its kernels and
+// all its copies have ended.
 #ifndef TLM_MODEL_OPS_CUDA_BATCH_RING_H_
 #define TLM_MODEL_OPS_CUDA_BATCH_RING_H_
 
@@ -33,20 +33,20 @@ namespace tlm {
 // The results of one batch. Valid until the second Begin after this batch's own.
 struct RingResult {
   std::span<const int32_t> sampled_tokens;  // [max_jobs]; empty without jobs
-  std::span<const std::byte> results;       // as many bytes as Download copied
+  std::span<const std::byte> results;       // the bytes that Download copied
   std::span<const float> logits;            // [host rows, vocab_size]
 };
 
-// Same threading as Device. Call Begin, Upload and Download once for each batch, in this order;
+// Threading is as for Device. Call Begin, Upload and Download once for each batch, in this order;
 // then Await, oldest batch first, at the latest when kSlots batches are in flight. Statuses are
-// those of CudaDevice::Check.
+// those that CudaDevice::Check returns.
 class BatchRing {
  public:
   static constexpr int kSlots = kRingSlots;
 
   static size_t DeviceBytes(const RingShape& shape) { return RingLayout(shape).bytes(); }
-  // Allocates DeviceBytes as kActivations, and as much pinned memory. RESOURCE_EXHAUSTED: as
-  // Allocate. `device` must outlive the ring.
+  // Allocates DeviceBytes as kActivations, and as much pinned memory. Returns RESOURCE_EXHAUSTED
+  // like Allocate. `device` must outlive the ring.
   static absl::StatusOr<std::unique_ptr<BatchRing>> Create(CudaDevice& device,
                                                            const RingShape& shape);
   ~BatchRing();
@@ -63,13 +63,13 @@ class BatchRing {
   int slot() const { return next_; }
   // The upload buffer of the begun batch, upload_bytes of the layout, for the caller to fill.
   std::span<std::byte> host() const;
-  // Queues the copy of its first `bytes` bytes. Work that is put on the compute stream afterwards
-  // finds them on the device.
+  // Queues the copy of its first `bytes` bytes. Later work on the compute stream finds them on the
+  // device.
   absl::Status Upload(size_t bytes);
 
-  // Device memory of a slot: what was uploaded, and where the sampled tokens and the jobs' other
-  // results go. The next batch, which has the other slot, may read the tokens; they are 0 before
-  // the first batch.
+  // Device memory of a slot: the uploaded bytes, and the places for the sampled tokens and for the
+  // jobs' other results. The next batch, which has the other slot, may read the tokens; they are 0
+  // before the first batch.
   template <typename T>
   T* uploaded(int slot, size_t place) const {
     return reinterpret_cast<T*>(slots_[static_cast<size_t>(slot)].on_device + place);
@@ -94,7 +94,7 @@ class BatchRing {
     std::byte* upload = nullptr;
     std::byte* results = nullptr;
     std::byte* on_device = nullptr;
-    Buffer logits;  // for the most rows that a batch has asked for so far
+    Buffer logits;  // for the largest number of rows in a batch so far
     bool sampled = false;
     size_t result_bytes = 0;
     int64_t host_rows = 0;

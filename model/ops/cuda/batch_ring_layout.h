@@ -17,21 +17,21 @@ inline constexpr int kRingSlots = 2;
 // The largest batch, padding included.
 struct RingShape {
   int64_t max_tokens = 0;
-  int64_t max_rows = 0;       // of logits
+  int64_t max_rows = 0;       // rows of logits
   int64_t max_sequences = 0;  // rows of block tables
-  int64_t max_blocks = 0;     // of a sequence
+  int64_t max_blocks = 0;     // blocks of a sequence
   int64_t max_jobs = 0;
-  int64_t max_host_rows = 0;  // of logits that go to the host
+  int64_t max_host_rows = 0;  // rows of logits that are copied to the host
   int64_t vocab_size = 0;
-  size_t attention_bytes = 0;  // of the attention work list
-  size_t job_bytes = 0;        // of the job table
-  size_t result_bytes = 0;     // of the jobs' results besides their tokens
+  size_t attention_bytes = 0;  // bytes of the attention work list
+  size_t job_bytes = 0;        // bytes of the job table
+  size_t result_bytes = 0;     // bytes of the jobs' results, without their tokens
 };
 
 // The shape that kernels are launched for: at least as large as the batch itself.
 struct PaddedShape {
   int64_t tokens = 0;
-  int64_t rows = 0;  // of logits
+  int64_t rows = 0;  // rows of logits
 };
 
 // Byte offsets of the parts of a batch's upload, multiples of 64:
@@ -51,10 +51,10 @@ struct UploadPlaces {
   size_t attention = 0;
   size_t jobs = 0;
 
-  // The offset of the block tables, behind a job table of `job_bytes`.
+  // The offset of the block tables, after a job table of `job_bytes`.
   size_t BlockTables(size_t job_bytes) const;
 };
-// `attention_bytes`: enough for any batch of that shape.
+// `attention_bytes` is enough for any batch of that shape.
 UploadPlaces PlacesOf(const PaddedShape& padded, size_t attention_bytes);
 
 // Sizes in bytes, multiples of 64. A value type.
@@ -65,12 +65,12 @@ class RingLayout {
   explicit RingLayout(const RingShape& shape);
 
   size_t upload_bytes() const { return upload_bytes_; }
-  // The results are the sampled tokens, int32 [max_jobs], then result_bytes of the job table's own.
+  // The results are the sampled tokens, int32 [max_jobs], then result_bytes from the job table.
   size_t job_results_offset() const { return job_results_offset_; }  // in the results
   size_t download_bytes() const { return download_bytes_; }
 
   size_t slot_bytes() const { return slot_bytes_; }  // upload and results
-  // Of all slots; as much on the device as on the host.
+  // Bytes of all slots, on the device and again on the host.
   size_t bytes() const { return bytes_; }
 
  private:
@@ -83,7 +83,7 @@ class RingLayout {
 
 // Writes the batch's arrays, padded, to their offsets in `upload`; the job table takes `job_bytes`.
 // Padding tokens have id 0, position -1 and the first row of the block tables; padding rows point
-// at token 0. Returns the bytes of the whole upload; `upload` must be as long.
+// at token 0. Returns the bytes of the upload; `upload` must have this size.
 size_t WritePadded(const Batch& batch, const PaddedShape& padded, const UploadPlaces& places,
                    size_t job_bytes, std::span<std::byte> upload);
 

@@ -40,8 +40,8 @@ BatchShape ShapeOf(const Batch& batch, const BatchLimits& limits) {
   const int64_t rows = batch.rows();
   const auto jobs = static_cast<int64_t>(batch.jobs.size());
   const BatchShape shape = Padded(tokens, rows > 0, jobs > 0, limits);
-  // To the kernels a token of a draft is like a sequence of one token. Logits are padded like the
-  // tokens, so prompts, of which few logits are wanted, are not padded.
+  // For the kernels a draft's token is like a sequence of one token. Logits are padded like the
+  // tokens, so prompts, which need few logits, are not padded.
   const bool recurs = tokens == batch.sequences || 2 * rows >= tokens;
   if (recurs && tokens <= kMaxPaddedRows && rows <= tokens && jobs <= shape.jobs) return shape;
   return {.padded = {.tokens = tokens, .rows = rows}, .jobs = jobs, .key = 0};

@@ -1,5 +1,5 @@
-// Padding buckets: which batches are padded to a common shape, so that one CUDA graph serves them.
-// Plain C++, no CUDA.
+// Padding buckets: decide which batches are padded to a common shape, so that one CUDA graph serves
+// them. Plain C++, no CUDA.
 #ifndef TLM_MODEL_OPS_CUDA_BATCH_SHAPE_H_
 #define TLM_MODEL_OPS_CUDA_BATCH_SHAPE_H_
 
@@ -11,23 +11,23 @@
 
 namespace tlm {
 
-// Larger batches are not padded: for them the launches take little time compared with the kernels.
+// Larger batches are not padded: their launches take little time compared with the kernels.
 inline constexpr int64_t kMaxPaddedRows = 512;
 
-// The padding bucket of `rows`: the least of 1, 2, 4, 8, 16, then multiples of 8 up to 64, of 16 up
-// to 128, of 32 up to 256 and of 64 up to kMaxPaddedRows that is at least `rows`. More rows, and 0,
-// stay as they are. Monotonic.
+// The padding bucket of `rows`: the least number that is at least `rows` among 1, 2, 4, 8, 16,
+// multiples of 8 up to 64, of 16 up to 128, of 32 up to 256 and of 64 up to kMaxPaddedRows. 0 and
+// larger numbers are returned unchanged. Monotonic.
 int64_t PaddedRowCount(int64_t rows);
 
 // The shape that a batch's kernels are launched with.
 struct BatchShape {
   PaddedShape padded;
-  int64_t jobs = 0;  // that sampling is launched for: 0, or at least the batch's
-  uint64_t key = 0;  // of the graph: odd, different for any two shapes; 0: no graph
+  int64_t jobs = 0;  // jobs that sampling is launched for: 0, or at least the batch's
+  uint64_t key = 0;  // key of the graph: odd, different for any two shapes; 0: no graph
 };
 
 // Pads batches with one token per sequence (decoding), and batches that compute the logits of at
-// least half of their tokens (drafts). Takes all others as they are, with key 0.
+// least half of their tokens (drafts). Leaves all others unpadded, with key 0.
 BatchShape ShapeOf(const Batch& batch, const BatchLimits& limits);
 
 // The shapes of batches that sample a token after each of their tokens, fewest tokens first.

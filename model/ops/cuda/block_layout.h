@@ -18,11 +18,11 @@
 
 namespace tlm {
 
-// How n rows of k weights in blocks of one type lie in device memory; kernels/block_format.h
+// The layout of n rows of k weights in blocks of one type in device memory; kernels/block_format.h
 // describes a strip. A value type.
 //
-// Bits per weight, if n and k are whole strips and cells: those of the type itself, but 1/8 more
-// for Q4_K and Q5_K, whose 6-bit factors take 8 bits here.
+// Bits per weight, if n and k are whole strips and cells: as in the type itself, but 1/8 more for
+// Q4_K and Q5_K, whose 6-bit factors take 8 bits here.
 class BlockLayout {
  public:
   // n, k >= 0; IsBlockQuantised(type).
@@ -32,10 +32,10 @@ class BlockLayout {
   int64_t k() const { return k_; }
   DType type() const { return type_; }
   const StripFormat& format() const { return format_; }
-  int64_t spans() const { return spans_; }  // of 128 inputs, per row
+  int64_t spans() const { return spans_; }  // spans of 128 inputs in each row
   int64_t strips() const { return (n_ + kStripRows - 1) / kStripRows; }
   size_t strip_bytes() const { return strip_bytes_; }
-  // Of all rows. Sizes that a size_t cannot hold become the largest one.
+  // Bytes of all rows. Sizes that a size_t cannot hold become the largest one.
   size_t bytes() const;
 
   // Writes one block, inputs [first, first + its length), of row `row` of a strip; of the last
@@ -57,7 +57,7 @@ class BlockRows {
  public:
   // The parts have rank 2 and the same k. Either all are in blocks of `type`, kOutputsFirst and
   // with the same input_order; or all are floats, which are quantised with `importance` [k] (empty:
-  // none).
+  // all inputs matter alike).
   BlockRows(std::span<const TensorView> parts, MatrixOrder order, DType type,
             std::span<const float> importance = {});
 

@@ -46,7 +46,7 @@ inline constexpr int kLayoutCols = 3;    // uint64_t
 inline constexpr int kLayoutStride = 4;  // int64_t
 // cublasLtMatmulPreferenceAttributes_t
 inline constexpr int kPreferWorkspace = 1;                     // uint64_t
-inline constexpr int kPreferReductions = 3;                    // uint32_t, a mask; 0: none
+inline constexpr int kPreferReductions = 3;                    // uint32_t, a mask; 0: no reductions
 inline constexpr std::array kPreferAlignments = {5, 6, 7, 8};  // uint32_t, of A, B, C, D
 // cublasLtMatmulAlgoConfigAttributes_t
 inline constexpr int kConfigId = 0;         // int32_t
@@ -67,9 +67,9 @@ struct HeuristicResult {  // cublasLtMatmulHeuristicResult_t
 
 }  // namespace cublaslt
 
-// Each member is the function cublasLt<Member>. Those that return int return a cublasStatus_t.
+// Each member is the function cublasLt<Member>. An int result is a cublasStatus_t.
 struct CublasLtApi {
-  std::string file;  // what was opened
+  std::string file;  // the opened file
 
   size_t (*GetVersion)() = nullptr;  // major * 10000 + minor * 100 + patch
   const char* (*GetStatusString)(int status) = nullptr;
@@ -104,7 +104,7 @@ struct CublasLtApi {
 // cannot be opened, lacks a function, or has a major version that is not in kCublasLtMajors.
 absl::StatusOr<CublasLtApi> OpenCublasLt(const std::string& file);
 
-// "cuBLASLt 13.1.0"
+// For example "cuBLASLt 13.1.0".
 std::string CublasLtVersion(const CublasLtApi& api);
 
 }  // namespace tlm

@@ -18,8 +18,8 @@ namespace {
 using cublaslt::Algorithm;
 using cublaslt::HeuristicResult;
 
-constexpr int kAsked = 64;                 // algorithms the library may name for a bucket
-constexpr size_t kMaxTimed = 4;            // of those that agree
+constexpr int kAsked = 64;       // limit for the algorithms that the library names for a bucket
+constexpr size_t kMaxTimed = 4;  // limit for the algorithms that agree
 constexpr uint32_t kMatrixAlignment = 16;  // bytes, of every matrix
 constexpr float kOne = 1.0f;
 constexpr float kZero = 0.0f;
@@ -71,7 +71,7 @@ class CublasLtLibrary : public GemmLibrary {
                    int64_t out_stride, cudaStream_t stream) override;
 
  private:
-  // One algorithm per bucket of row counts; none: own kernels.
+  // One algorithm per bucket of row counts; nullopt: own kernels.
   struct Plan {
     LibraryGemm gemm;
     Layouts layouts;
@@ -88,7 +88,7 @@ class CublasLtLibrary : public GemmLibrary {
   absl::StatusOr<Descriptor> NewLayout(int type, int64_t rows, int64_t columns,
                                        int64_t stride) const;
   absl::StatusOr<Layouts> NewLayouts(const LibraryGemm& gemm, const GemmProbe& probe) const;
-  // For x and out.
+  // Sets the number of rows in the layouts of x and out.
   absl::Status SetRows(const Layouts& layouts, int64_t m, int64_t x_stride,
                        int64_t out_stride) const;
   template <typename T>
@@ -102,17 +102,18 @@ class CublasLtLibrary : public GemmLibrary {
   // kernels.
   absl::StatusOr<std::optional<Algorithm>> ChooseForBucket(const Plan& plan, const GemmProbe& probe,
                                                            int64_t above, int64_t most);
-  // Queues the probe's product. UNIMPLEMENTED: the algorithm cannot run it, and the device has not
-  // failed.
+  // Queues the probe's product. Returns UNIMPLEMENTED if the algorithm cannot run it and the device
+  // has not failed.
   absl::Status Try(const Plan& plan, const GemmProbe& probe, const Algorithm& algorithm, int64_t m);
   int Launch(const Layouts& layouts, const Algorithm& algorithm, const void* x, const void* w,
              void* out, cudaStream_t stream) const;
   // Call after a failed Launch: the library uses the same status for a refused launch and for a
-  // failed device. Returns the device's error, if it has one. Not while `stream` is captured.
+  // failed device. Returns the device's error, if any. Must not be called while `stream` is
+  // captured.
   absl::Status CheckDevice(cudaStream_t stream);
-  // Gives the bucket of m rows to the own kernels, because Launch returned `status`. UNIMPLEMENTED
-  // if the device is well. INTERNAL while `stream` is captured: the graph may contain part of the
-  // library's work and must not be run.
+  // Gives the bucket of m rows to the own kernels, because Launch returned `status`. Returns
+  // UNIMPLEMENTED if the device has not failed, and INTERNAL while `stream` is captured: the graph
+  // may contain part of the library's work and must not be run.
   absl::Status GiveUp(Plan& plan, int64_t m, int status, cudaStream_t stream);
 
   CudaDevice& device_;

@@ -1,4 +1,4 @@
-// cuBLASLt as a GemmLibrary.
+// Wraps cuBLASLt as a GemmLibrary.
 #ifndef TLM_MODEL_OPS_CUDA_CUBLASLT_LIBRARY_H_
 #define TLM_MODEL_OPS_CUDA_CUBLASLT_LIBRARY_H_
 
@@ -12,8 +12,9 @@
 
 namespace tlm {
 
-// The library on `device`, which must outlive it: the first of `files` that opens (OpenCublasLt)
-// and supports the device. UNAVAILABLE: the message says for each file why it does not.
+// Opens the library on `device`, which must outlive it: the first of `files` that opens
+// (OpenCublasLt) and supports the device. Otherwise returns UNAVAILABLE, with the reason for each
+// file.
 absl::StatusOr<std::unique_ptr<GemmLibrary>> MakeCublasLtLibraryFrom(
     CudaDevice& device, std::span<const std::string> files);
 // Tries kCublasLtFiles.

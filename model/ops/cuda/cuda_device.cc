@@ -35,7 +35,7 @@ std::string UuidText(const cudaUUID_t& uuid) {
   return text;
 }
 
-// The prefix of the UUID that `asked` begins with; empty if it is an ordinal.
+// Returns the prefix of the UUID that `asked` begins with; empty if it is an ordinal.
 std::string_view UuidPrefix(std::string_view asked) {
   for (const std::string_view prefix : {kGpuPrefix, kMigPrefix}) {
     if (asked.starts_with(prefix)) return prefix;
@@ -43,7 +43,7 @@ std::string_view UuidPrefix(std::string_view asked) {
   return "";
 }
 
-// The ordinal of the device that `asked` names, of `count` devices.
+// Returns the ordinal of the device that `asked` names, among `count` devices.
 absl::StatusOr<int> NamedDevice(const std::string& asked, int count) {
   int ordinal = -1;
   if (absl::SimpleAtoi(asked, &ordinal) && ordinal >= 0 && ordinal < count) return ordinal;
@@ -55,7 +55,8 @@ absl::StatusOr<int> NamedDevice(const std::string& asked, int count) {
     cudaDeviceProp read;
     TLM_CUDA_RETURN_IF_ERROR(cudaGetDeviceProperties(&read, i));
     const std::string uuid = UuidText(read.uuid);
-    // The runtime reports the UUID's bytes, but not whether they are a GPU's or a MIG instance's.
+    // The runtime reports the UUID's bytes, but not whether they belong to a GPU or to a MIG
+    // instance.
     const std::string_view kind = prefix.empty() ? kGpuPrefix : prefix;
     visible.push_back(fmt::format("{}: {}{} ({})", i, kind, uuid, read.name));
     if (!prefix.empty() && !beginning.empty() && uuid.starts_with(beginning)) matching.push_back(i);
@@ -96,7 +97,7 @@ cudaError_t UseDevice(int ordinal) {
   return error;
 }
 
-// The bytes by which free memory fell from one reading to the next.
+// Returns how many bytes of free memory disappeared from one reading to the next.
 size_t Taken(size_t before, size_t after) { return before > after ? before - after : 0; }
 
 }  // namespace
@@ -105,7 +106,7 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Create(const CudaOptions
   TLM_ASSIGN_OR_RETURN(const int ordinal, FindDevice(options.device));
   std::unique_ptr<CudaDevice> device(new CudaDevice(options));
   TLM_RETURN_IF_ERROR(device->Open(ordinal, UuidPrefix(options.device)));
-  // From 9.0 on all code in the module waits for the previous kernel, PTX too:
+  // From 9.0 on, all code in the module waits for the previous kernel, also PTX:
   // .cmake/TlmCuda.cmake.
   SetKernelOverlap(options.overlap && device->properties_.compute_major >= 9);
   return device;
@@ -167,7 +168,7 @@ absl::Status CudaDevice::ReadProperties(int ordinal, std::string_view uuid_prefi
 }
 
 absl::Status CudaDevice::CreateStreams() {
-  // Without synchronization with the default stream, which is not used here.
+  // The streams do not synchronise with the default stream, which is not used here.
   TLM_CUDA_RETURN_IF_ERROR(cudaStreamCreateWithFlags(&compute_stream_, cudaStreamNonBlocking));
   TLM_CUDA_RETURN_IF_ERROR(cudaStreamCreateWithFlags(&copy_stream_, cudaStreamNonBlocking));
   for (cudaEvent_t& event : staging_.copied) {

@@ -31,29 +31,29 @@ struct CudaProperties {
   int compute_major = 0;  // compute capability
   int compute_minor = 0;
   int multiprocessors = 0;
-  size_t shared_bytes_per_block = 0;  // the most that a thread block may have
+  size_t shared_bytes_per_block = 0;  // limit of a thread block
   size_t shared_bytes_per_multiprocessor = 0;
   size_t l2_bytes = 0;
   size_t total_bytes = 0;
-  size_t free_bytes = 0;  // when the device was opened
+  size_t free_bytes = 0;  // free when the device was opened
 };
 
-// Graphs that could not be captured, and why the last one could not.
+// The number of graphs that could not be captured, and why the last one could not.
 struct GraphFailures {
   int64_t count = 0;
   std::string last;
 };
 
 // All work goes to one compute stream, in the order of the calls, except uploads of weights and
-// batches, which go to the copy stream. Threading as Device: one thread at a time, any thread. The
-// first failed call other than an allocation is a device fault: INTERNAL. Every later call returns
-// it again, because results of a device that failed once cannot be trusted.
+// batches, which go to the copy stream. Threading is as for Device: one thread at a time, any
+// thread. The first failed call other than an allocation is a device fault: INTERNAL. Every later
+// call returns it again, because results of a device that failed once cannot be trusted.
 class CudaDevice : public Device {
  public:
-  // Opens device options.device. NOT_FOUND: no device has that number or UUID; the message lists
-  // the visible ones. INVALID_ARGUMENT: several UUIDs begin like that. FAILED_PRECONDITION: the
-  // driver or the device (compute capability below 8.0) is too old. RESOURCE_EXHAUSTED: no memory
-  // for a staging buffer.
+  // Opens device options.device. Returns NOT_FOUND if no device has that number or UUID; the
+  // message lists the visible ones. INVALID_ARGUMENT: several UUIDs begin with it.
+  // FAILED_PRECONDITION: the driver or the device (compute capability below 8.0) is too old.
+  // RESOURCE_EXHAUSTED: no memory for a staging buffer.
   static absl::StatusOr<std::unique_ptr<CudaDevice>> Create(const CudaOptions& options);
   ~CudaDevice() override;
   CudaDevice(const CudaDevice&) = delete;
@@ -61,18 +61,18 @@ class CudaDevice : public Device {
 
   const DeviceInfo& info() const override { return info_; }
   const CudaProperties& properties() const { return properties_; }
-  // What a check of the arithmetic has found: info().arithmetic_probe, and info().invariance_fault
-  // for the model to come.
+  // Set the findings of an arithmetic check: info().arithmetic_probe, and info().invariance_fault
+  // for the next model.
   void SetArithmeticProbe(std::string probe) { info_.arithmetic_probe = std::move(probe); }
   void SetInvarianceFault(std::string fault) { info_.invariance_fault = std::move(fault); }
 
   absl::StatusOr<Buffer> Allocate(size_t bytes, MemoryPurpose purpose) override;
-  // Pinned host memory, page-aligned. Not counted in AllocatedBytes().
+  // Allocates pinned host memory, page-aligned. It is not counted in AllocatedBytes().
   absl::StatusOr<Buffer> AllocatePinned(size_t bytes);
   // Bytes of live buffers of AllocatePinned.
   size_t pinned_bytes() const { return pinned_bytes_.load(std::memory_order_relaxed); }
-  // CUDA graphs are counted with an average size: the fall of the device's free memory per graph
-  // while RecordAhead captured the first ones.
+  // CUDA graphs are counted with an average size: the decrease of the device's free memory per
+  // graph while RecordAhead captured the first ones.
   std::array<size_t, kMemoryPurposes> AllocatedBytes() const override;
   absl::StatusOr<size_t> FreeBytes();
 
@@ -82,17 +82,17 @@ class CudaDevice : public Device {
   absl::Status Synchronize() override;
 
   // Runs `fn` directly for key 0, and if graphs are turned off. Otherwise captures `fn` the first
-  // time a key is seen, and launches the graph. Beyond options.max_graphs, the graph that was
-  // launched longest ago is destroyed, after it has run. If a capture fails, `fn` runs directly.
-  // After two failures a key is always run directly. An error that `fn` also has in the direct run
-  // is returned.
+  // time a key is seen, and launches the graph. Beyond options.max_graphs, the least recently
+  // launched graph is destroyed, after it has run. If a capture fails, `fn` runs directly. After
+  // two failures a key is always run directly. An error that `fn` also has in the direct run is
+  // returned.
   absl::Status RunCaptured(uint64_t key, const std::function<absl::Status()>& fn) override;
-  // False when there are options.max_graphs graphs, when these calls have taken
-  // options.record_ahead_ms since DropGraphs, when half of the memory that was free at first is
-  // used, and after a failure.
+  // Returns false if there are options.max_graphs graphs, if these calls have taken
+  // options.record_ahead_ms since DropGraphs, if half of the initially free memory is used, and
+  // after a failure.
   absl::StatusOr<bool> RecordAhead(uint64_t key, const std::function<absl::Status()>& fn) override;
-  // Destroys all graphs, after those that run have ended: for when memory that they point at is
-  // about to be freed, or keys will mean something else.
+  // Destroys all graphs, after running ones have ended. Use it before memory that they point at is
+  // freed, or before keys change their meaning.
   absl::Status DropGraphs();
   RunCounts run_counts() const override { return run_counts_; }
   void CountLibraryFailure() { ++run_counts_.library_failures; }
@@ -103,10 +103,11 @@ class CudaDevice : public Device {
   cudaStream_t compute_stream() const { return compute_stream_; }
   cudaStream_t copy_stream() const { return copy_stream_; }
 
-  // Makes this the calling thread's current device. Every call here does so itself; this is for
-  // code that launches kernels.
+  // Makes this the calling thread's current device. Every call here does so itself; code that
+  // launches kernels needs it.
   absl::Status MakeCurrent();
-  // The status of a runtime call or of a launch. Remembers a fault; OK only while there is none.
+  // Returns the status of a runtime call or of a launch. Remembers a fault; OK only without a
+  // fault.
   absl::Status Check(cudaError_t error, std::string_view call);
   // The first fault, or OK.
   const absl::Status& fault() const { return fault_; }
@@ -122,12 +123,12 @@ class CudaDevice : public Device {
     cudaGraphExec_t exec = nullptr;
     cudaEvent_t idle = nullptr;
   };
-  // What RecordAhead has used.
+  // The resources that RecordAhead has used.
   struct Ahead {
     int64_t graphs = 0;
     absl::Duration time;
-    size_t free_before = 0;  // before the first graph
-    size_t free_after = 0;   // after the last one
+    size_t free_before = 0;  // free memory before the first graph
+    size_t free_after = 0;   // free memory after the last one
     bool failed = false;
   };
   // Pinned memory that CopyToDevice copies through, half by half.
@@ -147,12 +148,12 @@ class CudaDevice : public Device {
   void CountFailure(const absl::Status& why, Graph* graph);
   // Makes room for one more graph.
   absl::Status RetireOldest();
-  // Destroys retired graphs that have ended; with `all` every one, none of which may run then.
+  // Destroys retired graphs that have ended; with `all` every one, none of which may be running.
   void DestroyRetired(bool all);
   absl::Status RecordOneAhead(uint64_t key, const std::function<absl::Status()>& fn);
   void CountGraphBytes();
 
-  const size_t max_graphs_;  // 0: none are captured
+  const size_t max_graphs_;  // 0: graphs are not captured
   const absl::Duration ahead_limit_;
   DeviceInfo info_;
   CudaProperties properties_;

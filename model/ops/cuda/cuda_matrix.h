@@ -29,7 +29,7 @@ class CudaMatrix : public Matrix {
 
   // `data`: layout.bytes() of device memory, 16-byte aligned.
   CudaMatrix(const MatrixLayout& layout, Buffer data) : layout_(layout), data_(std::move(data)) {}
-  // A matrix in blocks. `layout` is that of the dequantised matrix, bfloat16.
+  // A matrix in blocks. `layout` is the layout of the dequantised matrix, bfloat16.
   CudaMatrix(const MatrixLayout& layout, std::vector<Segment> segments)
       : layout_(layout), segments_(std::move(segments)) {}
 
@@ -40,7 +40,7 @@ class CudaMatrix : public Matrix {
   std::map<DType, uint64_t> BytesByType() const override;
 
   const MatrixLayout& layout() const { return layout_; }
-  // Device memory, rows as layout() says. Only for matrices not in blocks.
+  // Device memory with rows as in layout(). Only for matrices not in blocks.
   const void* data() const { return data_.data(); }
   bool in_blocks() const { return !segments_.empty(); }
   // Ordered by first_row, without gaps.

@@ -111,7 +111,7 @@ absl::Status CudaOps::LoadKernels(const ModelShape& shape, DType activations) {
   return device_->Check(LoadSample(), "LoadSample");
 }
 
-// Checks what has been loaded, once per question: the result depends only on what is compared here.
+// Checks the loaded model, once per question: the result depends only on the compared fields.
 absl::Status CudaOps::CheckArithmeticOf(const ModelShape& shape, DType activations) {
   const ArithmeticQuestion question{
       .activations = activations,
@@ -121,7 +121,8 @@ absl::Status CudaOps::CheckArithmeticOf(const ModelShape& shape, DType activatio
   TLM_ASSIGN_OR_RETURN(arithmetic_, CheckArithmetic(*device_, question));
   asked_ = question;
   device_->SetInvarianceFault(arithmetic_.fault);
-  // Neither the library nor its version: what it computes has shown the bits of the own kernels.
+  // The probe includes neither the library nor its version: its results have shown the own kernels'
+  // bits.
   device_->SetArithmeticProbe(arithmetic_.probe);
   return absl::OkStatus();
 }
@@ -188,7 +189,7 @@ absl::StatusOr<std::unique_ptr<Matrix>> CudaOps::PackBlocks(std::span<const Tens
   std::vector<BlockLayout> blocks;
   int64_t first_row = 0;
   while (!parts.empty()) {
-    // Neighbours that are alike make one segment; the parts of a gated matrix always are.
+    // Neighbours that are alike form one segment; the parts of a gated matrix always do.
     const bool in_blocks = IsInBlocks(parts.front());
     TLM_CHECK(in_blocks || type.has_value());
     size_t count = 1;

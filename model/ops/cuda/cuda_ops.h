@@ -32,9 +32,9 @@ class CudaOps : public Ops {
  public:
   using MakeLibrary = absl::StatusOr<std::unique_ptr<GemmLibrary>>(CudaDevice& device);
 
-  // Opens a device; statuses as CudaDevice::Create. `make_library` makes the library that
-  // options.library asks for; null: there is none. If it fails, the backend works without a
-  // library.
+  // Opens a device; returns the same statuses as CudaDevice::Create. `make_library` makes the
+  // library that options.library asks for; null: no library. If it fails, the backend works without
+  // a library.
   static absl::StatusOr<std::unique_ptr<CudaOps>> Create(const CudaOptions& options,
                                                          MakeLibrary* make_library);
   ~CudaOps() override;
@@ -102,7 +102,7 @@ class CudaOps : public Ops {
                                                      MatrixOrder order, MatrixUse use,
                                                      std::optional<DType> type,
                                                      std::span<const float> importance);
-  // out = rows of `table`, or out += them; see LaunchEmbedBlocks.
+  // out = rows of `table`, or out += these rows; see LaunchEmbedBlocks.
   absl::Status EmbedBlocks(const CudaMatrix& table, const int32_t* rows, const int32_t* others,
                            bool adds, const Rows& out);
   // Loads the kernels of pipeline_'s model, except those of gemm_. A kernel that is not loaded
@@ -115,7 +115,7 @@ class CudaOps : public Ops {
 
   const std::unique_ptr<CudaDevice> device_;
   const std::unique_ptr<GemmLibrary> library_;  // may be null
-  std::string without_library_;                 // why library_ is null
+  std::string without_library_;                 // the reason why library_ is null
   std::optional<ArithmeticQuestion> asked_;
   ArithmeticCheck arithmetic_;  // the result for asked_
   Gemm gemm_;

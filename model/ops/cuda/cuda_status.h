@@ -11,9 +11,9 @@
 
 namespace tlm {
 
-// The status of a runtime call: OK, RESOURCE_EXHAUSTED (the device is out of memory) or INTERNAL,
-// naming the call, the error and its description. `call` may be the text of the whole expression;
-// its arguments are cut off.
+// Returns the status of a runtime call: OK, RESOURCE_EXHAUSTED (the device is out of memory) or
+// INTERNAL, naming the call, the error and its description. `call` may be the text of a complete
+// expression; its arguments are cut off.
 absl::Status CudaStatus(cudaError_t error, std::string_view call);
 
 // RESOURCE_EXHAUSTED: `bytes` of `what` ("device memory") were requested, `free_bytes` are left.
@@ -21,7 +21,7 @@ absl::Status CudaOutOfMemory(std::string_view what, size_t bytes, size_t free_by
 
 }  // namespace tlm
 
-// Returns from the function if the call failed. Where there is a CudaDevice, use its Check instead,
+// Returns from the function if the call failed. Code that has a CudaDevice uses its Check instead,
 // which remembers the fault.
 #define TLM_CUDA_RETURN_IF_ERROR(call)                                                \
   do {                                                                                \

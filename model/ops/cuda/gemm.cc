@@ -14,12 +14,12 @@
 namespace tlm {
 namespace {
 
-// Methods in a set of them.
+// Bit of a method in a bit set.
 constexpr uint32_t BitOf(GemmMethod method) { return 1u << static_cast<int>(method); }
 constexpr uint32_t kLibraryBit = 1u << 31;
 
-// Rows of x the library is given at a time: enough to fill any device, few enough for the memory
-// that probes and, with gated products, the workspace take.
+// Rows of x that the library gets at a time: enough to fill any device, few enough for the memory
+// of probes and, with gated products, of the workspace.
 constexpr int64_t kLibraryRows = 2048;
 constexpr int64_t kGatedLibraryRows = 1024;
 constexpr int64_t kRowStep = 64;
@@ -59,7 +59,7 @@ Rows Slice(const Rows& rows, int64_t first, int64_t count) {
           rows.stride, rows.dtype};
 }
 
-// `output` from row `first` on, of products of weights of type `dtype`.
+// Returns `output` from row `first` on, for products of weights of type `dtype`.
 GemmOutput Slice(const GemmOutput& output, int64_t first, DType dtype) {
   GemmOutput slice = output;
   const int64_t bytes = output.out_float32 ? 4 : ElementBytes(dtype);
@@ -67,7 +67,7 @@ GemmOutput Slice(const GemmOutput& output, int64_t first, DType dtype) {
   return slice;
 }
 
-// An event that tells the time.
+// A CUDA event that can measure time.
 class Event {
  public:
   Event() { cudaEventCreate(&event_); }
@@ -86,7 +86,7 @@ bool RowsAreAligned(const Rows& rows) {
   return reinterpret_cast<uintptr_t>(rows.data) % 16 == 0 && rows.stride % 8 == 0;
 }
 
-// Of LaunchGemmBlocks, for so many rows that there is one.
+// Returns the shape of LaunchGemmBlocks for `rows` rows, for which one must exist.
 int BlockShapeFor(int64_t rows) {
   int shape = 0;
   while (kBlockGemmTokens[shape] < rows) ++shape;
@@ -101,7 +101,7 @@ void CheckOperands(const Rows& x, const CudaMatrix& w, const Rows& out, int64_t 
   TLM_CHECK(!UsesTensorCores(w.n(), w.k(), dtype) || RowsAreAligned(x));
 }
 
-// `output` of rows of weights [first, ..), of which two make an output of a gated product.
+// Returns `output` for rows of weights [first, ..); in a gated product two rows make one output.
 GemmOutput ColumnsFrom(const GemmOutput& output, int64_t first, const MatrixLayout& layout) {
   const int64_t column = layout.gated() ? first / 2 : first;
   GemmOutput columns = output;
@@ -188,7 +188,7 @@ std::vector<Gemm::LibraryProduct> Gemm::LibraryProducts(const BatchLimits& limit
     if (most <= kOwnRows) continue;
     int64_t rows = std::min(kLibraryRows, CeilDiv(most, kRowStep) * kRowStep);
     if (layout.gated()) rows = GatedChunkRows(limits);
-    // Of a matrix in blocks whole panels, and the last.
+    // A matrix in blocks has full panels, and a last one.
     const int64_t panel = in_blocks ? PanelRows(layout) : layout.n();
     std::set<int64_t> outputs = {panel};
     if (layout.n() % panel != 0) outputs.insert(layout.n() % panel);
@@ -264,7 +264,8 @@ absl::Status Gemm::FillProbe(const LibraryGemm& gemm, const Rows& x, void* w) {
     TLM_RETURN_IF_ERROR(device_.Check(LaunchProbeFill(args, gemm.dtype, device_.compute_stream()),
                                       "LaunchProbeFill"));
   }
-  // Products fetch weights before earlier kernels have ended: elsewhere no kernel writes any.
+  // Waits: products fetch weights before earlier kernels have ended, because elsewhere no kernel
+  // writes weights.
   return device_.Synchronize();
 }
 
@@ -297,7 +298,7 @@ absl::Status Gemm::Probe(LibraryProduct& product) {
   TLM_RETURN_IF_ERROR(FillProbe(gemm, x, const_cast<void*>(memory.w->data())));
   const bool float32 = gemm.out_dtype == DType::kF32;
   const GemmOutput sums{.out = memory.own.data(), .out_stride = gemm.n, .out_float32 = float32};
-  // What a step wants of the product.
+  // The output that a step needs from the product.
   const GemmOutput finished =
       product.gated
           ? GemmOutput{.out = memory.gated.data(), .out_stride = gemm.n / 2}
@@ -337,7 +338,7 @@ absl::StatusOr<bool> Gemm::Agrees(const LibraryProduct& product, const ProbeMemo
                                   int64_t m, const GemmProbe::Product& run) {
   const cudaStream_t stream = device_.compute_stream();
   const int64_t words = product.gemm.n * ElementBytes(product.gemm.out_dtype) / 2;
-  // Another algorithm's right answer may be there.
+  // Clears the memory, which may hold another algorithm's right answer.
   TLM_RETURN_IF_ERROR(device_.Check(
       cudaMemsetAsync(memory.out.data(), 0xff, static_cast<size_t>(m * words * 2), stream),
       "cudaMemsetAsync"));
@@ -363,7 +364,7 @@ absl::StatusOr<float> Gemm::TimeOnce(const Buffer& flush, const GemmProbe::Produ
   const cudaStream_t stream = device_.compute_stream();
   const Event begin;
   const Event end;
-  // Long enough to queue all of the rest meanwhile.
+  // Takes long enough to queue all the rest meanwhile.
   TLM_RETURN_IF_ERROR(
       device_.Check(cudaMemsetAsync(flush.data(), 0, flush.bytes(), stream), "cudaMemsetAsync"));
   TLM_RETURN_IF_ERROR(device_.Check(cudaEventRecord(begin.get(), stream), "cudaEventRecord"));
@@ -421,7 +422,7 @@ int64_t Gemm::PanelRows(const MatrixLayout& layout) const {
   const int64_t row_bytes = layout.row_stride() * ElementBytes(layout.dtype());
   const int64_t most = static_cast<int64_t>(panel_.bytes()) / row_bytes / kStep * kStep;
   TLM_CHECK(most > 0);
-  // Of nearly the same size.
+  // Panels have nearly the same size.
   return CeilDiv(CeilDiv(layout.n(), CeilDiv(layout.n(), most)), kStep) * kStep;
 }
 
@@ -539,7 +540,7 @@ absl::Status Gemm::RunOwn(const Rows& x, const Weights& w, const GemmOutput& out
 absl::Status Gemm::RunLibrary(const LibraryProduct& product, const Rows& x, const Weights& w,
                               const GemmOutput& output) {
   const LibraryGemm& gemm = product.gemm;
-  // Chunks of nearly the same size.
+  // Chunks have nearly the same size.
   const int64_t chunks = CeilDiv(x.rows, gemm.max_rows);
   const int64_t step = CeilDiv(CeilDiv(x.rows, chunks), 8) * 8;
   for (int64_t first = 0; first < x.rows; first += step) {

@@ -13,12 +13,12 @@
 
 namespace tlm {
 
-// What cuBLASLt reports of an algorithm (cublasLtMatmulAlgoConfigAttributes_t).
+// Properties that cuBLASLt reports of an algorithm (cublasLtMatmulAlgoConfigAttributes_t).
 struct GemmAlgorithm {
   int32_t id = 0;
   uint32_t stages = 0;
   int32_t split_k = 1;
-  uint32_t reduction = 0;  // scheme; 0: none
+  uint32_t reduction = 0;  // scheme; 0: no reduction
   size_t workspace_bytes = 0;
 };
 
@@ -38,7 +38,7 @@ std::vector<size_t> TrialOrder(std::span<const GemmAlgorithm> algorithms, int co
 absl::StatusOr<float> MedianTime(absl::FunctionRef<absl::StatusOr<float>()> once);
 
 // Tries algorithms 0 .. count - 1 in this order and returns the fastest of the first `most` that
-// agree, or nothing if none is faster than the own kernels. The measure is the sum, over `rows`, of
+// agree, or nullopt if none is faster than the own kernels. The measure is the sum, over `rows`, of
 // the algorithm's time divided by the own kernels' time for as many rows, so both ends of a bucket
 // count alike. Times are measured only for algorithms that agree. UNIMPLEMENTED from `time` rules
 // out that algorithm; other errors end the search.

@@ -53,7 +53,8 @@ int ManyRowsTile(const GemmShape& shape, const GemmDevice& device) {
   return chosen;
 }
 
-// Bytes to prefetch of the rows of a thread block's first tile; none if the ring holds them whole.
+// Returns the bytes to prefetch of the rows of a thread block's first tile; 0 if the ring holds the
+// complete rows.
 int PrefetchBytes(int tile, int grid, int64_t k) {
   const MmaTile& shape = kMmaTiles[tile];
   if (shape.tokens > kPrefetchTokens || k <= (shape.stages - 1) * shape.stage_k) return 0;

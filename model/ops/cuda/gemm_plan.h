@@ -18,7 +18,7 @@ inline constexpr int64_t kMaxGemmExtent = int64_t{1} << 20;
 struct GemmDevice {
   int multiprocessors = 1;
   size_t shared_bytes_per_multiprocessor = 0;
-  size_t shared_bytes_per_block = 0;  // the most that a thread block may have
+  size_t shared_bytes_per_block = 0;  // limit of a thread block
 };
 
 enum class GemmMethod {
@@ -31,8 +31,8 @@ struct GemmShape {
   int64_t m = 0;  // rows of x; > 0
   int64_t n = 0;  // rows of the weight matrix; > 0
   int64_t k = 0;
-  int64_t of_n = 0;            // n of the whole matrix, if these are a part of its rows; 0: n
-  DType dtype = DType::kBF16;  // of the weights
+  int64_t of_n = 0;            // n of the complete matrix, if these are a part of its rows; 0: n
+  DType dtype = DType::kBF16;  // dtype of the weights
   bool gated = false;          // gate and up rows in groups; a tile holds whole groups
 };
 
@@ -43,12 +43,12 @@ struct GemmPlan {
   int token_tiles = 0;
   int grid = 0;  // thread blocks; block b takes tiles b, b + grid, ... of row_tiles * token_tiles
   int threads = 0;
-  int prefetch_bytes = 0;  // of GemmArgs
+  int prefetch_bytes = 0;  // see GemmArgs
   size_t shared_bytes = 0;
 };
 
-// Whether products with such weights run on the tensor cores, at every m: 16 bits an element, n and
-// k multiples of 8.
+// Whether products with such weights run on the tensor cores, at every m: if elements have 16 bits
+// and n and k are multiples of 8.
 bool UsesTensorCores(int64_t n, int64_t k, DType dtype);
 
 // The plan for the own kernels. The method depends on m, and on n for a given of_n, only between

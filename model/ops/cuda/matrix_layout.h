@@ -10,7 +10,7 @@
 
 namespace tlm {
 
-// Rows of the gate, and of the up projection, that lie together in a gated matrix.
+// Consecutive rows of the gate, and of the up projection, in a gated matrix.
 inline constexpr int64_t kGateGroupRows = 16;
 
 // n rows of row_stride elements: the k weights of one output, then zeros. Row r of a plain matrix
@@ -31,13 +31,13 @@ class MatrixLayout {
   bool gated() const { return use_ == MatrixUse::kGated; }
   // Elements from one row to the next. Rows begin at multiples of 16 bytes.
   int64_t row_stride() const { return row_stride_; }
-  // Of all rows. Sizes that a size_t cannot hold become the largest one, which no allocation
+  // Bytes of all rows. Sizes that a size_t cannot hold become the largest one, which no allocation
   // grants.
   size_t bytes() const { return bytes_; }
 
   // The output, numbered as Ops::PackMatrix stacks them, in stored row `row` of [0, n).
   int64_t OutputOfRow(int64_t row) const;
-  // The inverse.
+  // The inverse of OutputOfRow.
   int64_t RowOfOutput(int64_t output) const;
 
  private:

@@ -4,7 +4,7 @@
 
 #include <cuda_runtime.h>
 
-// Only with the toolkit's own runtime: the emulator has no profiler.
+// Used only with the toolkit's own runtime: the emulator has no profiler.
 #if defined(__CUDA_RUNTIME_API_H__) && __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>
 #define TLM_INTERNAL_NVTX 1

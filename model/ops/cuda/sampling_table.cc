@@ -68,7 +68,7 @@ void PutIds(std::span<const int32_t> ids, WordWriter* words, WordRange* range) {
 
 using Mask = std::optional<std::span<const uint64_t>>;
 
-// 32 bits of the mask, inverted.
+// Returns 32 bits of the mask, inverted.
 uint32_t RemovedBy(const Mask& mask, size_t word) {
   if (!mask.has_value()) return 0;
   if (word / 2 >= mask->size()) return ~uint32_t{0};
@@ -116,7 +116,7 @@ void PutBias(const SamplingParams& params, WordWriter* words, SamplingRecord* re
   record->bias = words->Range();
 }
 
-// `entries`: pairs of an id and its TokenHistory::Seen.
+// `entries` has pairs of an id and its TokenHistory::Seen.
 template <typename Entries>
 WordRange PutSeen(const Entries& entries, WordWriter* words) {
   words->Begin();
@@ -134,7 +134,7 @@ SamplingKind KindOf(const SamplingParams& params) {
   return truncated ? SamplingKind::kTruncated : SamplingKind::kPlain;
 }
 
-// The record without the lists.
+// Returns the record without the lists.
 SamplingRecord MakeRecord(const SamplingJob& job) {
   const SamplingParams& params = *job.params;
   SamplingRecord record;
@@ -212,7 +212,7 @@ void SamplingTable::Pack(const Batch& batch, std::span<std::byte> table, PackedJ
   packed->late.clear();
   packed->removals.clear();
   bool any_top = false;
-  // The history that was put last: the jobs of a draft's tokens have the same one.
+  // The last written history: the jobs of a draft's tokens have the same one.
   const TokenHistory* history = nullptr;
   WordRange history_words;
   parity_ = 1 - parity_;

@@ -14,7 +14,7 @@
 
 namespace tlm {
 
-// Bytes of pinned host memory, and as many of device memory, for any batch within the limits.
+// Bytes of pinned host memory, and again of device memory, for any batch within the limits.
 struct SamplingTableBytes {
   size_t table = 0;
   size_t outcomes = 0;
@@ -31,13 +31,13 @@ bool NeedsHost(const SamplingJob& job, int64_t vocab_size);
 
 // The result of packing a batch's jobs.
 struct PackedJobs {
-  size_t table_bytes = 0;    // of the table, to upload
+  size_t table_bytes = 0;    // bytes of the table, to upload
   size_t outcome_bytes = 0;  // to download
   bool noise = false;        // SampleStages of these jobs
   bool finish = false;
   std::vector<int32_t> host;  // jobs that NeedsHost, ascending
   std::vector<int32_t> late;  // others whose mask was not ready: nothing is sampled, MaskIsLate()
-  // [jobs]: for messages, when what the jobs point at no longer exists.
+  // [jobs]: for messages, when the objects that the jobs point at no longer exist.
   std::vector<RemovalCounts> removals;
 };
 
@@ -60,10 +60,10 @@ class SamplingTable {
   std::vector<std::pair<int32_t, TokenHistory::Seen>> drafted_;
 };
 
-// One result per job of Batch::jobs, with Sampler's errors. `packed` is what Pack made of the
-// batch. Of the batch itself only the jobs' values are read, nothing that they point at. `outcomes`
-// are outcome_bytes, 8-byte aligned. The caller overwrites the results of PackedJobs::host with
-// Sampler's result for the job's row.
+// Returns one result per job of Batch::jobs, with Sampler's errors. `packed` is Pack's result for
+// the batch. Of the batch itself only the jobs' values are read, not the objects that they point
+// at. `outcomes` has outcome_bytes, 8-byte aligned. The caller overwrites the results of
+// PackedJobs::host with Sampler's result for the job's row.
 std::vector<absl::StatusOr<SampledToken>> UnpackJobs(const Batch& batch, const PackedJobs& packed,
                                                      int64_t vocab_size,
                                                      std::span<const std::byte> outcomes);

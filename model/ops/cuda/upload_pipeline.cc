@@ -58,7 +58,7 @@ absl::Status UploadPipeline::Run(int64_t pieces, const std::function<UploadPiece
     first_ = next_fill_ = free_before_ = first;
   }
   absl::Status status;
-  // As many slots ahead as keep every thread busy; at least as many are left for the device to copy
+  // Enough slots ahead to keep every thread busy; at least as many are left for the device to copy
   // from.
   const int64_t ahead = threads();
   for (int64_t piece = first; piece < end && status.ok(); ++piece) {
@@ -81,7 +81,8 @@ absl::Status UploadPipeline::FreeSlotsBefore(int64_t limit) {
     free = free_before_;
   }
   for (; free < limit; ++free) {
-    // The event belongs to the piece that had the slot before; without one it counts as passed.
+    // The event belongs to the piece that had the slot before; an unrecorded event counts as
+    // passed.
     TLM_RETURN_IF_ERROR(
         device_.Check(cudaEventSynchronize(SlotOf(free).copied), "cudaEventSynchronize"));
     {

@@ -23,7 +23,7 @@ namespace tlm {
 // A range of device memory to fill.
 struct UploadPiece {
   void* to = nullptr;
-  size_t bytes = 0;  // at most a slot's
+  size_t bytes = 0;  // at most slot_bytes
 };
 
 // Pieces are numbered over the pipeline's life. Piece p uses slot p % slots. In order of their
@@ -49,8 +49,8 @@ class UploadPipeline {
 
   // Calls fill(piece, slot memory) for pieces 0 .. pieces - 1, in any order and several at a time,
   // and copies each to place(piece). Returns when all are filled and their copies are queued, or
-  // with the error of the first piece that has one; then no call of `fill` is running. Work that is
-  // put on the compute stream afterwards finds the copies done.
+  // with the error of the first piece that has one; then no call of `fill` is running. Later work
+  // on the compute stream finds the copies done.
   absl::Status Run(int64_t pieces, const std::function<UploadPiece(int64_t)>& place,
                    const std::function<absl::Status(int64_t, void*)>& fill);
 
@@ -65,7 +65,7 @@ class UploadPipeline {
     std::byte* memory = nullptr;
     cudaEvent_t copied = nullptr;
     int64_t filled = -1;  // the piece it holds
-    absl::Status error;   // of filling it
+    absl::Status error;   // error of filling it
   };
 
   UploadPipeline(CudaDevice& device, int slots, size_t slot_bytes);

@@ -90,8 +90,8 @@ void CopyConsecutive(const std::byte* from, DType dtype, int64_t count, DType st
   });
 }
 
-// The index of the first element whose exponent is all ones (infinity or NaN); `count` if there is
-// none. The inner loop has no early exit, so that it vectorises.
+// Returns the index of the first element whose exponent is all ones (infinity or NaN), or `count`.
+// The inner loop has no early exit, so that it vectorises.
 template <typename Element, typename Bits>
 int64_t FindNonFinite(const Element* elements, int64_t count, Bits exponent) {
   const auto non_finite = [exponent](Element element) {
@@ -192,7 +192,7 @@ std::optional<NonFinite> WeightRows::Read(std::span<const int64_t> outputs, int6
       if (order_ == MatrixOrder::kOutputsFirst) {
         CopyConsecutive(source.data, source.dtype, k_, stored_, row);
       }
-      // Checked here, while the row is in the cache.
+      // Checks here, while the row is in the cache.
       const auto found = CheckRow(source, row);
       if (found.has_value()) return found;
     }

@@ -21,7 +21,7 @@ DType StoredType(std::span<const TensorView> parts);
 // An infinity or a NaN among the weights, in the stored type.
 struct NonFinite {
   size_t part = 0;
-  int64_t element = 0;  // of the part, in its own order
+  int64_t element = 0;  // index in the part, in its own order
   double value = 0.0;
 };
 // INVALID_ARGUMENT, naming part, element and value.
@@ -31,12 +31,12 @@ absl::Status NonFiniteError(const NonFinite& found, const TensorView& part);
 // finite, as part 0, if there is one.
 std::optional<NonFinite> ReadFloats(const TensorView& part, std::span<float> out);
 
-// Host matrices of n_i outputs and k inputs, stacked along the outputs (Ops::PackMatrix), not
-// necessarily aligned. Non-owning; const methods may be called from several threads.
+// Host matrices of n_i outputs and k inputs, stacked along the outputs (Ops::PackMatrix), possibly
+// unaligned. Non-owning; const methods may be called from several threads.
 class WeightRows {
  public:
-  // The parts have rank 2, float types and the same k. `stored` is the type that weights are stored
-  // in: StoredType(parts), F32, or BF16 with rounding.
+  // The parts have rank 2, float types and the same k. `stored` is the type in which weights are
+  // stored: StoredType(parts), F32, or BF16 with rounding.
   WeightRows(std::span<const TensorView> parts, MatrixOrder order, DType stored);
   WeightRows(std::span<const TensorView> parts, MatrixOrder order)
       : WeightRows(parts, order, StoredType(parts)) {}
@@ -52,13 +52,13 @@ class WeightRows {
                                 void* out) const;
 
  private:
-  // Where the weights of one output are.
+  // The location of one output's weights.
   struct Source {
-    const std::byte* data = nullptr;  // of the first input; null: an output of zeros
+    const std::byte* data = nullptr;  // the first input's weight; null: an output of zeros
     DType dtype = DType::kF32;
     int64_t stride = 1;  // elements from one input to the next
     size_t part = 0;
-    int64_t element = 0;  // of the part, that `data` points at
+    int64_t element = 0;  // index in the part of the element that `data` points at
   };
 
   Source Find(int64_t output) const;

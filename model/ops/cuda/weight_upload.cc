@@ -25,8 +25,8 @@ int UsableProcessors() {
   return std::max(1, CPU_COUNT(&set));
 }
 
-// Rows per piece: a slot's worth of a large matrix; of a small one, so few that every thread gets
-// two pieces.
+// Returns the rows per piece: a slot's worth of a large matrix; for a small one, so few rows that
+// every thread gets two pieces.
 int64_t RowsOfPiece(int64_t rows, size_t row_bytes, const UploadPipeline& pipeline) {
   const int64_t fair = CeilDiv(rows, 2 * int64_t{pipeline.threads()});
   const int64_t least =

@@ -34,7 +34,7 @@ struct UploadTarget {
 
 // Threads copy, convert and transpose pieces of the parts into pinned memory while the device
 // copies earlier pieces. Threads and pinned memory are created with the first matrix and held until
-// Finish. Same threading as Device.
+// Finish. Threading is as for Device.
 class WeightUpload {
  public:
   // threads = 0: one per processor that this process may use, at most 16. `device` must outlive
@@ -44,14 +44,14 @@ class WeightUpload {
   WeightUpload(const WeightUpload&) = delete;
   WeightUpload& operator=(const WeightUpload&) = delete;
 
-  // Stacks `parts` along the outputs (Ops::PackMatrix) and queues the copies to the device. Work
-  // that is put on the compute stream afterwards sees the matrix. The parts may be freed when this
-  // returns. INVALID_ARGUMENT names the part and element of a value that is not finite in the
-  // stored type, or a row that is too long for a slot. RESOURCE_EXHAUSTED: no pinned memory.
+  // Stacks `parts` along the outputs (Ops::PackMatrix) and queues the copies to the device. Later
+  // work on the compute stream sees the matrix. The parts may be freed when this returns.
+  // INVALID_ARGUMENT names the part and element of a value that is not finite in the stored type,
+  // or a row that is too long for a slot. Returns RESOURCE_EXHAUSTED without pinned memory.
   absl::Status Matrix(std::span<const TensorView> parts, MatrixOrder order,
                       const UploadTarget& target);
   // Uploads `rows` as the strips of `layout` at `to`, in device memory; row r holds output
-  // output_of_row(r). Otherwise as Matrix.
+  // output_of_row(r). Otherwise like Matrix.
   absl::Status Blocks(const BlockRows& rows, const BlockLayout& layout, void* to,
                       const std::function<int64_t(int64_t row)>& output_of_row);
   // Uploads vectors [n_i], concatenated, as float32.

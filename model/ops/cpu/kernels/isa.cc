@@ -35,7 +35,7 @@ struct Leaf {
   uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
 };
 
-// All zero where the processor has no such leaf.
+// Returns zeros if the processor has no such leaf.
 Leaf Cpuid(uint32_t leaf, uint32_t subleaf) {
   Leaf result;
   __get_cpuid_count(leaf, subleaf, &result.eax, &result.ebx, &result.ecx, &result.edx);
@@ -46,7 +46,7 @@ bool ProcessorHasTiles() {
   constexpr uint32_t kBf16 = 1u << 22, kTile = 1u << 24, kInt8 = 1u << 25;
   constexpr uint32_t kNeeded = kBf16 | kTile | kInt8;
   if ((Cpuid(7, 0).edx & kNeeded) != kNeeded) return false;
-  // Palette 1: ebx = bytes a row | tiles << 16, ecx = rows.
+  // Palette 1: ebx = bytes per row | tiles << 16, ecx = rows.
   const Leaf palette = Cpuid(0x1d, 1);
   return (palette.ebx & 0xffffu) >= 64 && palette.ebx >> 16 >= 8 && (palette.ecx & 0xffffu) >= 16;
 }
@@ -60,15 +60,15 @@ bool SystemSavesTiles() {
   return (low & kTileConfigAndData) == kTileConfigAndData;
 }
 
-// A thread's first use of a tile grows the state that the system keeps for it, which a process must
-// ask for (Linux 5.16; Documentation/arch/x86/xstate.rst).
+// A thread's first use of a tile grows the state that the system keeps for it; a process must
+// request this (Linux 5.16; Documentation/arch/x86/xstate.rst).
 bool SystemAllowsTiles() {
   constexpr int kArchReqXcompPerm = 0x1023;
   constexpr int kTileData = 18;
   return syscall(SYS_arch_prctl, kArchReqXcompPerm, kTileData) == 0;
 }
 
-// The system is asked once, at the first call, and that holds for every thread.
+// Asks the system once, at the first call; the answer applies to every thread.
 bool AmxAvailable() {
   static const bool available = ProcessorHasTiles() && SystemSavesTiles() && SystemAllowsTiles();
   return available;
@@ -83,8 +83,8 @@ Kernels WithQuant(Kernels table, void (*matmul_quant)(const QuantMatMulArgs&)) {
   return table;
 }
 
-// `table` of `isa`, with VNNI's products of integer weights where the processor has them beyond the
-// instruction set. They give the same bits: sums of integers are exact.
+// Returns `table` of `isa`, with VNNI's products of integer weights if the processor has them
+// beyond the instruction set. They give the same bits: sums of integers are exact.
 const Kernels& WithVnniQuant(const Kernels& table, Isa isa) {
   __builtin_cpu_init();
   if (isa == Isa::kAvx2 && __builtin_cpu_supports("avxvnni")) {

@@ -1,5 +1,5 @@
-// Instruction sets the CPU kernels are compiled for; the best the machine has is chosen at run
-// time.
+// Instruction sets that the CPU kernels are compiled for; the best one of the machine is chosen at
+// run time.
 #ifndef TLM_MODEL_OPS_CPU_KERNELS_ISA_H_
 #define TLM_MODEL_OPS_CPU_KERNELS_ISA_H_
 
@@ -11,28 +11,29 @@ namespace tlm {
 
 struct Kernels;  // kernels.h
 
-// Ordered: a later one is preferred where the machine has it.
+// Ordered: a later one is preferred if the machine has it.
 enum class Isa {
-  kPortable,    // what the compiler may assume of every processor of the architecture
+  kPortable,    // instructions that every processor of the architecture has
   kAvx2,        // AVX2, FMA, F16C
   kAvx512,      // AVX-512 F, BW, VL, DQ
-  kAvx512Bf16,  // and BF16, VNNI
-  kAmxBf16,     // and AMX's tiles of BF16 and INT8
+  kAvx512Bf16,  // also BF16, VNNI
+  kAmxBf16,     // also AMX's tiles of BF16 and INT8
 };
 
-// "portable", "avx2", "avx512", "avx512_bf16", "amx_bf16"
+// "portable", "avx2", "avx512", "avx512_bf16" or "amx_bf16".
 std::string_view IsaName(Isa isa);
-// nullopt for another name.
+// Returns nullopt for another name.
 std::optional<Isa> IsaFromName(std::string_view name);
 
-// What this binary was built with and this machine can run, ascending; kPortable is always there.
+// Returns the sets that this binary was built for and this machine can run, ascending; always has
+// kPortable.
 std::vector<Isa> AvailableIsas();
 
-// The fastest kernels of `isa`, which this machine can run.
+// Returns the fastest kernels of `isa`, which this machine can run.
 const Kernels& KernelsFor(Isa isa);
 
-// Whether products of two bfloat16 are computed by instructions made for it: matrices of that type
-// then take rows of that type.
+// Whether instructions compute products of two bfloat16 directly: matrices of that type then take
+// rows of that type.
 constexpr bool HasBf16Products(Isa isa) { return isa >= Isa::kAvx512Bf16; }
 
 }  // namespace tlm

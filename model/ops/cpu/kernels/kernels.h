@@ -1,11 +1,11 @@
-// The single-threaded inner loops of the CPU backend, one table an instruction set. Raw pointers
-// and sizes; no allocation, no standard library (the table's file is compiled with wider
+// The single-threaded inner loops of the CPU backend, one table per instruction set. They use raw
+// pointers and sizes, no allocation and no standard library: a table's file is compiled with wider
 // instructions than the rest of the program, and an inline function shared with it could leak them
-// there).
+// there.
 //
 // All tables compute the same formulas. Results of two tables differ in the last bits (fused
 // multiply-add, vector width, bfloat16 products); results of one table never depend on how the work
-// is cut into calls.
+// is divided into calls.
 #ifndef TLM_MODEL_OPS_CPU_KERNELS_KERNELS_H_
 #define TLM_MODEL_OPS_CPU_KERNELS_KERNELS_H_
 
@@ -29,16 +29,16 @@ struct Kernels {
   void (*matmul_quant)(const QuantMatMulArgs& args);
 };
 
-// The tables. A table whose instruction set was not compiled in is absent (see AvailableIsas).
+// The tables. A table is absent if its instruction set was not compiled in (see AvailableIsas).
 const Kernels& PortableKernels();
 #if defined(__x86_64__)
 const Kernels& Avx2Kernels();
 const Kernels& Avx512Kernels();
 const Kernels& Avx512Bf16Kernels();
-// Whether this processor's tiles give the bits that vectors give in their order: computes
-// adversarial products both ways. It must have tiles (Isa::kAmxBf16).
+// Whether this processor's tiles and vectors give the same bits for the same order: computes
+// adversarial products both ways. The processor must have tiles (Isa::kAmxBf16).
 bool AmxVectorsAgree();
-// `vectors_agree`: products of few rows of bfloat16 may be computed by vectors.
+// `vectors_agree`: vectors may compute products of few rows of bfloat16.
 const Kernels& AmxBf16Kernels(bool vectors_agree);
 #endif
 

@@ -1,11 +1,11 @@
-// The matrix product of one thread; see kernels.h for what all kernels have in common.
+// The matrix product on one thread; kernels.h describes what all kernels share.
 //
-// Arithmetic of element (m, n), k ascending, at every number of rows:
+// The arithmetic of element (m, n), k ascending, for every number of rows:
 //   rows of float     one fp32 accumulator, a fused multiply-add for each k (without fused
 //                     arithmetic: a product and a sum); weights are widened exactly
 //   rows of bfloat16  avx512_bf16: one fp32 accumulator, a vdpbf16ps for each pair of k
-//                     amx_bf16: for each 32 k, E = sum of the even ones from 0, O = sum of the odd
-//                     ones from 0, C += E + O, subnormals taken and left as 0 (tdpbf16ps)
+//                     amx_bf16: for each 32 k, E = sum of the even k from 0, O = sum of the odd k
+//                     from 0, C += E + O; subnormal inputs and results count as 0 (tdpbf16ps)
 // and then EpilogueArgs.
 #ifndef TLM_MODEL_OPS_CPU_KERNELS_MATMUL_H_
 #define TLM_MODEL_OPS_CPU_KERNELS_MATMUL_H_
@@ -18,18 +18,17 @@ namespace tlm {
 
 // Outputs of a packed panel.
 inline constexpr int kPanel = 16;
-// Inputs that bfloat16 panels are padded to a multiple of, with zeros.
+// bfloat16 panels pad their inputs with zeros to a multiple of this.
 inline constexpr int kBf16InputStep = 32;
 
 // The functions of Activation in ops.h.
 enum class ElementFunction { kNone, kSilu, kRelu, kGeluTanh, kGelu };
 
-// What is applied to the sums of a row, in this order.
+// Operations on the sums of a row, in this order.
 struct EpilogueArgs {
-  const float* bias =
-      nullptr;  // [outputs], of a gated matrix [2 outputs]: gates', then the others'
+  const float* bias = nullptr;  // [outputs]; if gated [2 outputs]: the gates', then the others'
   ElementFunction function = ElementFunction::kNone;
-  // Panels are those of gates and of what they gate in turns: out = silu(g) * u.
+  // Panels of gates and of gated values alternate: out = silu(g) * u.
   bool gated = false;
   int64_t outputs = 0;               // columns of out
   void* out = nullptr;               // [rows, outputs]
@@ -37,43 +36,43 @@ struct EpilogueArgs {
   int64_t out_stride = 0;
 };
 
-// The panels [panel_begin, panel_end) of all rows. A panel holds 16 outputs:
+// Multiplies all rows by panels [panel_begin, panel_end). A panel holds 16 outputs:
 //   float, half  [k][16]
 //   bfloat16     [k / 2][16][2], k rounded up to kBf16InputStep
-// Outputs past the end are zero. Gated: panel_begin and panel_end are even.
+// Missing outputs are zero. Gated: panel_begin and panel_end are even.
 struct MatMulArgs {
-  const void* x = nullptr;         // [rows, k]; nothing is read beside
-  Storage x_type = Storage::kF32;  // kBF16 only with weights of kBF16 where HasBf16Products
+  const void* x = nullptr;         // [rows, k]; nothing else is read
+  Storage x_type = Storage::kF32;  // kBF16 only with weights of kBF16 if HasBf16Products
   int64_t x_stride = 0;            // elements
   int64_t rows = 0;
-  // The same rows as pack_rows leaves them, where MatMulNeeds asks for it.
+  // The same rows as written by pack_rows, if MatMulNeeds requires them.
   const uint32_t* packed_x = nullptr;
   int64_t tile_rows = 0;
-  // Room for kWidenedPanels panels of k floats each, where asked for.
+  // Room for kWidenedPanels panels of k floats each, if MatMulNeeds requires it.
   float* widened = nullptr;
   const void* w = nullptr;  // packed, from panel 0
   Storage w_type = Storage::kF32;
   int64_t k = 0;
   int64_t panel_begin = 0;
   int64_t panel_end = 0;
-  // The panels that the thread reads afterwards, worth fetching ahead; -1: it is not known.
+  // The panels that the thread reads next, worth prefetching; -1: not known.
   int64_t next_panel = -1;
   EpilogueArgs epilogue;
 };
 
-// What a table's matmul asks for beside the operands, of rows and weights of these types.
+// What a table's matmul requires in addition to the operands, for rows and weights of these types.
 struct MatMulNeeds {
-  int tile_rows = 0;     // packed_x, in tiles of at most so many rows; 0: it reads rows as they lie
-  bool widened = false;  // room for weights as floats
-  int64_t part_bytes = 0;  // of rows that a call should get at most; 0: any number
+  int tile_rows = 0;       // packed_x has tiles of at most this many rows; 0: rows are not packed
+  bool widened = false;    // weights need room as floats
+  int64_t part_bytes = 0;  // limit for the bytes of a call's rows; 0: no limit
 };
 inline constexpr int kWidenedPanels = 2;
 
-// Rows in units of 32 bits, a float or two bfloat16 (k rounded up to a multiple of 2 with a zero),
-// and in tiles of tile_rows, the last with what is left:
+// Packs rows into units of 32 bits, a float or two bfloat16 (k rounded up to a multiple of 2 with a
+// zero), and into tiles of tile_rows; the last tile has the remaining rows:
 //   out [tiles][UnitsOf(k)][rows of the tile]
 struct PackRowsArgs {
-  const void* x = nullptr;  // [rows, k]; nothing is read beside
+  const void* x = nullptr;  // [rows, k]; nothing else is read
   Storage x_type = Storage::kF32;
   int64_t x_stride = 0;  // elements
   int64_t rows = 0;

@@ -1,4 +1,4 @@
-// Row-wise operations of one thread; see kernels.h for what all kernels have in common.
+// Row-wise operations on one thread; kernels.h describes what all kernels share.
 #ifndef TLM_MODEL_OPS_CPU_KERNELS_ROWS_H_
 #define TLM_MODEL_OPS_CPU_KERNELS_ROWS_H_
 
@@ -8,25 +8,25 @@
 
 namespace tlm {
 
-// out = norm(x + delta); the formulas are those of Norm in ops.h.
+// out = norm(x + delta); see Norm in ops.h for the formulas.
 struct AddNormArgs {
   const float* x = nullptr;      // [n]
   const void* delta = nullptr;   // [n]; null: 0
-  Storage type = Storage::kF32;  // of delta and out; kF32 or kBF16
-  float* sum = nullptr;          // x + delta is left here (may be x); null: nowhere
+  Storage type = Storage::kF32;  // type of delta and out; kF32 or kBF16
+  float* sum = nullptr;          // receives x + delta (may be x); null: not stored
   int64_t n = 0;
   const float* gain = nullptr;  // [n]
-  const float* bias = nullptr;  // [n]; of a layer norm alone
+  const float* bias = nullptr;  // [n]; only for a layer norm
   bool layer = false;           // a layer norm, else RMS
   float eps = 0.0f;
   bool eps_outside_root = false;
   void* out = nullptr;  // [n]; not x
 };
 
-// The most elements a head may have.
+// The largest number of elements in a head.
 inline constexpr int kMaxHeadElements = 1024;
 
-// Heads of a token, side by side, as HeadTransform of ops.h has them, in place.
+// Transforms a token's consecutive heads in place, as HeadTransform in ops.h specifies.
 struct HeadsArgs {
   void* heads = nullptr;         // [count, head_dim]
   Storage type = Storage::kF32;  // or kBF16: rounded once, at the end

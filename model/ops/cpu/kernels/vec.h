@@ -1,6 +1,6 @@
-// A vector of kLanes floats for the instruction set this translation unit is compiled for. Included
-// only by the kernel files, inside their own namespace TLM_ISA_NAMESPACE, so that every instruction
-// set has types and functions of its own.
+// A vector of kLanes floats for the instruction set of this translation unit. Only the kernel files
+// include this, inside their own namespace TLM_ISA_NAMESPACE, so that every instruction set has its
+// own types and functions.
 #include <stddef.h>
 #include <stdint.h>
 
@@ -38,7 +38,7 @@ static inline Vec Load(const float* from) {
 
 static inline void Store(float* to, Vec value) { __builtin_memcpy(to, &value, sizeof(value)); }
 
-// a * b + c, rounded once where the instruction set can.
+// Returns a * b + c, rounded once if the instruction set can.
 static inline Vec Fma(Vec a, Vec b, Vec c) {
 #if defined(__AVX512F__)
   return (Vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
@@ -51,7 +51,7 @@ static inline Vec Fma(Vec a, Vec b, Vec c) {
 #endif
 }
 
-// The same for one value, so that a tail shorter than a vector rounds like the rest.
+// Does the same for one value, so that a tail shorter than a vector rounds like the rest.
 static inline float Fma(float a, float b, float c) {
 #if defined(__AVX2__) || defined(__aarch64__)
   return __builtin_fmaf(a, b, c);
@@ -62,7 +62,7 @@ static inline float Fma(float a, float b, float c) {
 
 static inline Vec Max(Vec a, Vec b) { return a > b ? a : b; }
 
-// Lanes summed in a fixed tree: halves onto each other until one is left.
+// Sums the lanes in a fixed tree: halves are added onto each other until one is left.
 static inline float Sum(Vec value) {
 #if defined(__AVX512F__)
   const auto eight = __builtin_shufflevector(value, value, 0, 1, 2, 3, 4, 5, 6, 7) +
@@ -80,7 +80,7 @@ static inline float Sum(Vec value) {
   return two[0] + two[1];
 }
 
-// kLanes stored elements as floats, exactly.
+// Returns kLanes stored elements as floats, exactly.
 static inline Vec Widen(const float* from) { return Load(from); }
 
 struct BF16 {
@@ -116,9 +116,9 @@ static inline Vec Widen(const F16* from) {
   return (Vec)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)from));
 }
 #else
-// binary16's fields moved into a float's make the exponent too small by 112; the product repairs
-// that and is exact, for subnormals too. Infinity and NaN, which keys and values may be, get back
-// the exponent that says so.
+// Moving binary16's fields into a float's makes the exponent too small by 112; the product repairs
+// this exactly, also for subnormals. Infinity and NaN, possible in keys and values, get back their
+// exponent.
 static inline Vec Widen(const F16* from) {
   const BitVec bits = LoadHalves(from);
   const Vec magnitude = (Vec)((bits & 0x7fffu) << 13) * 0x1p112f;
@@ -127,11 +127,11 @@ static inline Vec Widen(const F16* from) {
 }
 #endif
 
-// E4M3 (model/tensor/fp8.h) in the high bytes of kLanes words, whatever is in the low ones, as
-// floats, exactly. E4M3's fields moved into those of a wider type leave the exponent too small by
-// the difference of the biases: `scales` are those of WidenScales, which repair that too.
+// Converts E4M3 (model/tensor/fp8.h) in the high bytes of kLanes words to floats, exactly; the low
+// bytes may have any value. Moving E4M3's fields into a wider type makes the exponent too small by
+// the difference of the biases: `scales` from WidenScales also repair this.
 #if defined(__F16C__)
-// By way of binary16, whose subnormals cost nothing.
+// Goes through binary16, whose subnormals cost nothing.
 constexpr uint32_t kF8BiasDifference = 15 - 7;
 static inline Vec WidenF8(HalfVec words, Vec scales) {
   const HalfVec bits = (HalfVec)((SignedHalfVec)words >> 1) & 0xbf80u;
@@ -151,12 +151,13 @@ static inline Vec WidenF8(HalfVec words, Vec scales) {
   return (Vec)((BitVec)((Vec)(magnitude >> 4) * scales) | nan | (bits & 0x80000000u));
 }
 #endif
-// Of kLanes rows, by their scales' bytes.
+// Returns the scales of kLanes rows from their bytes.
 static inline Vec WidenScales(const uint8_t* from) {
   return (Vec)((LoadBytes(from) + kF8BiasDifference) << 23);
 }
 
-// E4M3, in the low bytes, of values that have been divided by their rows' scales: Fp8Of.
+// Converts values that have been divided by their rows' scales to E4M3 in the low bytes, like
+// Fp8Of.
 static inline BitVec RoundToF8(Vec scaled) {
   const BitVec bits = (BitVec)scaled;
   const IntVec magnitude = (IntVec)(bits & 0x7fffffffu);
@@ -188,7 +189,7 @@ static inline float WidenOne(const F16* from) {
   return from->bits & 0x8000u ? -value : value;
 }
 
-// Rounded to the nearest, ties to even; NaN stays NaN.
+// Rounds to nearest, ties to even; NaN stays NaN.
 static inline BF16 RoundOne(float value) {
   uint32_t bits;
   __builtin_memcpy(&bits, &value, 4);
@@ -204,13 +205,13 @@ static inline void StoreRounded(BF16* to, Vec value) {
   __builtin_memcpy(to, &halves, sizeof(halves));
 }
 
-// The same for either type a row may have.
+// Stores as one of the two types that a row may have.
 static inline void StoreAs(float* to, Vec value) { Store(to, value); }
 static inline void StoreAs(BF16* to, Vec value) { StoreRounded(to, value); }
 static inline void StoreOneAs(float* to, float value) { *to = value; }
 static inline void StoreOneAs(BF16* to, float value) { *to = RoundOne(value); }
 
-// The first `count` < kLanes elements, then zeros; and back.
+// Load and store the first `count` < kLanes elements; loading fills the rest with zeros.
 template <typename T>
 static inline Vec WidenFirst(const T* from, int64_t count) {
   float lanes[kLanes] = {};
@@ -236,7 +237,7 @@ static inline F16 RoundToF16(float value) {
   if (magnitude > 0x7f800000u) return F16{(uint16_t)(sign | 0x7e00u)};
   if (magnitude >= 0x477ff000u) return F16{(uint16_t)(sign | 0x7c00u)};
   if (magnitude < 0x38800000u) {
-    // Subnormal: adding 0.5 leaves the digits at the bottom, rounded.
+    // Subnormal: adding 0.5 leaves the rounded digits in the low bits.
     float shifted;
     __builtin_memcpy(&shifted, &magnitude, 4);
     shifted += 0.5f;
@@ -248,9 +249,9 @@ static inline F16 RoundToF16(float value) {
   return F16{(uint16_t)(sign | ((magnitude - 0x38000000u + 0xfffu + odd) >> 13))};
 }
 
-// e^x for x <= 0 (and up to about 88), relative error below 2e-7: x = n ln 2 + r, |r| <= ln 2 / 2,
-// a polynomial in r (Cephes' expf) times 2^n. Below -87.3 the result is 0; NaN stays NaN. Every
-// lane alike.
+// Returns e^x for x <= 0 (and up to about 88), relative error below 2e-7: x = n ln 2 + r, |r| <= ln
+// 2 / 2, a polynomial in r (Cephes' expf) times 2^n. Below -87.3 the result is 0; NaN stays NaN.
+// All lanes compute the same way.
 static inline Vec Exp(Vec x) {
   const Vec lowest = Splat(-87.33654f);
   const Vec clamped = Max(lowest, x);

@@ -14,16 +14,16 @@ inline constexpr float kLog2E = 1.44269502e+00f;
 // Whether e^-x is in ExpOfMinus's range, x >= 0: not below 2^-125.
 TLM_HOST_DEVICE bool IsInExpRange(float x) { return x * -kLog2E >= -125.0f; }
 
-// e^-(x + more), for x >= 0 and a correction `more` below x's last place; 0 out of range and for
-// NaN. An absolute error of the exponent is a relative error of the power, so the rounding error of
-// the product with log2(e) is carried along.
+// Returns e^-(x + more), for x >= 0 and a correction `more` below x's last place; 0 out of range
+// and for NaN. An absolute error of the exponent is a relative error of the power, so the rounding
+// error of the product with log2(e) is carried along.
 TLM_HOST_DEVICE float ExpOfMinus(float x, float more) {
   constexpr float kLog2ERest = 1.92596303e-08f;  // log2(e) = kLog2E + kLog2ERest
   constexpr float kLn2 = 6.93147182e-01f;
   const float exponent = x * -kLog2E;
   const float rest = Fma(x, kLog2E, exponent) + Fma(x, kLog2ERest, more * kLog2E);
   const float power = Exp2InRange(exponent);
-  // Chosen at the end: no branch, so that a device works on several values at once.
+  // Selected at the end, without a branch, so that a device works on several values at once.
   const float result = Fma(power, rest * -kLn2, power);
   return IsInExpRange(x) ? result : 0.0f;
 }
@@ -45,12 +45,12 @@ TLM_HOST_DEVICE float TimesLogistic(float a, float small) {
   return (a < 0.0f ? a * small : a) / (1.0f + small);
 }
 
-// n / d with the bits of a division, but no branch for operands of any size: d is in [1, 2], |n| at
-// least 2^-100 or d 1 or 2. `estimate` is 1 / d within a unit in the last place. (Markstein,
-// "Computation of elementary functions on the IBM RISC System/6000 processor", 1990: the quotient
-// is right where the reciprocal is.)
+// Returns n / d with the bits of a division, but without a branch for operands of any size: d is in
+// [1, 2], and |n| is at least 2^-100 or d is 1 or 2. `estimate` is 1 / d within a unit in the last
+// place. (Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor",
+// 1990: the quotient is right if the reciprocal is.)
 TLM_HOST_DEVICE float Quotient(float n, float d, float estimate) {
-  // Of the largest d below 2, 1/2 is a bad estimate: the next step would end at a tie.
+  // For the largest d below 2, 1/2 is a bad estimate: the next step would end at a tie.
   const float e = Larger(estimate, 0x1.000002p-1f);
   const float reciprocal = Fma(e, Fma(-d, e, 1.0f), e);
   const float quotient = n * reciprocal;
@@ -64,7 +64,7 @@ TLM_HOST_DEVICE float Silu(float a) {
   const float n = a < 0.0f ? a * small : a;
   const float d = 1.0f + small;
   const float quotient = Quotient(n, d, Reciprocal(d));
-  // Out of range d is 1, and infinity has no remainder.
+  // Out of range, d is 1, and infinity has no remainder.
   return IsInExpRange(magnitude) ? quotient : n;
 }
 

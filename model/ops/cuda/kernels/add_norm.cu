@@ -18,9 +18,9 @@ struct AddNormKernelArgs {
   bool wide;  // all rows are moved in 16-byte accesses
 };
 
-// The thread block's sum of one value per thread, the same in every thread: first pairwise over
-// lanes, then over warps in order. All threads; `scratch` holds kWarps floats and may be reused
-// after the next barrier.
+// Returns the thread block's sum of one value per thread, the same in every thread: first pairwise
+// over lanes, then over warps in order. All threads call it; `scratch` holds kWarps floats and may
+// be reused after the next barrier.
 TLM_DEVICE float BlockSum(float value, float* scratch) {
 #pragma unroll
   for (int mask = kWarpLanes / 2; mask > 0; mask /= 2) value += ShuffleXor(value, mask);
@@ -150,7 +150,7 @@ TLM_KERNEL AddNorm(const AddNormKernelArgs args) {
 }
 
 // Rows of any length, read again in every pass; a thread reads only the elements of x that it
-// wrote. The same sums in the same order.
+// wrote. The sums are the same, in the same order.
 template <typename T>
 TLM_KERNEL AddNormLong(const AddNormKernelArgs args) {
   LetNextStart();

@@ -14,8 +14,8 @@ namespace tlm {
 //   x[s] = v (only without gather)
 //   out[r] = v * scale * gain                      scale = 1 / sqrt(mean(v^2) + eps), or
 //   out[r] = (v - mean(v)) * scale * gain + bias   with the variance in place of mean(v^2)
-// or scale = 1 / (sqrt(..) + eps). Sums are float32, in an order that depends on `dim` alone.
-// Bytes: rows * dim * (4 + 4 + 2 + 2) for 16-bit activations.
+// or scale = 1 / (sqrt(..) + eps). Sums are float32, in an order that depends only on `dim`. Bytes:
+// rows * dim * (4 + 4 + 2 + 2) for 16-bit activations.
 struct AddNormArgs {
   float* x = nullptr;  // [.., dim]
   int64_t x_stride = 0;

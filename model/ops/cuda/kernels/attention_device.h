@@ -1,6 +1,5 @@
-// What both attention kernels share: units, the fold, records. Included by their files only; the
-// formulas are in attention.h, the units in attention_work.h. Blocks have kAttentionThreads
-// threads.
+// Code that both attention kernels share: units, the fold, records. Included by their files only.
+// attention.h has the formulas, attention_work.h the units. Blocks have kAttentionThreads threads.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_ATTENTION_DEVICE_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_ATTENTION_DEVICE_H_
 
@@ -41,10 +40,10 @@ struct FoldFactors {
   float add;
 };
 
-// How a tile's sum and values fold upon those of the maximum `max`: they depend on nothing else. A
-// tile of which the row sees nothing has sum 0 and values +0: it leaves every bit as it is, the
-// sign of a zero too, as x * 1 + 0 * -0 does. Of the two powers one is always 2^0; where that is
-// not so, at maxima of +infinity, the tile's own sum and values are NaN.
+// Returns the factors that fold a tile's sum and values into those with the maximum `max`: they
+// depend on nothing else. If the row sees no key of the tile, the tile has sum 0 and values +0, and
+// the fold changes no bit, not even the sign of a zero: x * 1 + 0 * -0. One of the two powers is
+// always 2^0, except at maxima of +infinity, where the tile's own sum and values are NaN.
 TLM_DEVICE FoldFactors FactorsUpon(float max, float tile_max, float tile_sum, float scale_log2) {
   const bool higher = tile_max > max;
   const float power = Exp2OfNegative((higher ? max - tile_max : tile_max - max) * scale_log2);
@@ -54,7 +53,7 @@ TLM_DEVICE FoldFactors FactorsUpon(float max, float tile_max, float tile_sum, fl
 TLM_DEVICE float FoldValue(float tile, FoldFactors factors, float value) {
   return Fma(tile, factors.add, value * factors.keep);
 }
-// Folds a tile's (max, sum) upon the running one and returns how its values fold.
+// Folds a tile's (max, sum) into the running one and returns the factors for its values.
 TLM_DEVICE FoldFactors FoldStats(float tile_max, float tile_sum, float scale_log2, float& max,
                                  float& sum) {
   const FoldFactors factors = FactorsUpon(max, tile_max, tile_sum, scale_log2);
@@ -63,8 +62,8 @@ TLM_DEVICE FoldFactors FoldStats(float tile_max, float tile_sum, float scale_log
   return factors;
 }
 
-// The exponent of a score's weight, rising with the score; `max` is that of the tile, or -infinity
-// where the row sees nothing.
+// The exponent of a score's weight, which increases with the score; `max` is the tile's maximum, or
+// -infinity if the row sees none of its keys.
 TLM_DEVICE float WeightExponent(float score, float max, float scale_log2) {
   return (score - (max == kLowest ? 0.0f : max)) * scale_log2;
 }
@@ -81,13 +80,13 @@ TLM_DEVICE const AttentionUnit& UnitAt(const AttentionKernelArgs& args, int32_t 
   return args.units[unit];
 }
 
-// A block without units makes room for the next kernel's at once. Block 0 waits for the kernel
-// before, so that this one ends after it.
+// A block without units makes room for the next kernel's blocks at once. Block 0 waits for the
+// previous kernel, so that this kernel ends after it.
 TLM_DEVICE bool HasNothingToDo(const AttentionKernelArgs& args) {
   return blockIdx.x != 0 && FirstUnits(args)[blockIdx.x] == FirstUnits(args)[blockIdx.x + 1];
 }
 
-// The first position that a token at `position` sees.
+// Returns the first position that a token at `position` sees.
 TLM_DEVICE int FirstSeen(const AttentionKernelArgs& args, int position) {
   if (args.window <= 0 || position + 1 <= args.window) return 0;
   return static_cast<int>(position + 1 - args.window);
@@ -95,7 +94,7 @@ TLM_DEVICE int FirstSeen(const AttentionKernelArgs& args, int position) {
 TLM_DEVICE int PositionOf(const AttentionKernelArgs& args, const AttentionUnit& unit, int row) {
   return unit.position + (unit.head + row) / args.group;
 }
-// The first key tile any row of the unit's item sees. The work may begin before it.
+// Returns the first key tile that any row of the unit's item sees. The work may begin before it.
 TLM_DEVICE int FirstTile(const AttentionKernelArgs& args, const AttentionUnit& unit) {
   return FirstSeen(args, unit.position) / kAttentionTile;
 }
@@ -103,7 +102,7 @@ TLM_DEVICE int FirstTileOfUnit(const AttentionKernelArgs& args, const AttentionU
   return LargerInt(unit.begin, FirstTile(args, unit));
 }
 
-// Element 0 of a query row in q or out.
+// Returns the offset of element 0 of a query row in q or out.
 TLM_DEVICE int64_t RowOffset(const AttentionKernelArgs& args, const AttentionUnit& unit, int row,
                              int64_t stride) {
   const int64_t token = unit.token + (unit.head + row) / args.group;
@@ -111,7 +110,8 @@ TLM_DEVICE int64_t RowOffset(const AttentionKernelArgs& args, const AttentionUni
   return token * stride + head * args.head_dim;
 }
 
-// Keys [first, last] of a tile are visible: relative to its beginning, perhaps outside of it.
+// Keys [first, last] of a tile are visible. Both count from the tile's beginning and may be outside
+// it.
 struct Seen {
   int first;
   int last;
@@ -121,12 +121,12 @@ struct Seen {
 TLM_DEVICE Seen SeenOfPosition(const AttentionKernelArgs& args, int position, int tile) {
   return {FirstSeen(args, position) - tile * kAttentionTile, position - tile * kAttentionTile};
 }
-// By any row of the unit.
+// Keys that any row of the unit sees.
 TLM_DEVICE Seen SeenByAny(const AttentionKernelArgs& args, const AttentionUnit& unit, int tile) {
   const int base = tile * kAttentionTile;
   return {FirstSeen(args, unit.position) - base, unit.last_position - base};
 }
-// By every row of the unit.
+// Keys that every row of the unit sees.
 TLM_DEVICE Seen SeenByAll(const AttentionKernelArgs& args, const AttentionUnit& unit, int tile) {
   const int base = tile * kAttentionTile;
   return {FirstSeen(args, unit.last_position) - base, unit.position - base};
@@ -134,7 +134,7 @@ TLM_DEVICE Seen SeenByAll(const AttentionKernelArgs& args, const AttentionUnit& 
 
 // --- Records. ---
 
-// The partial row of a query row in record 0, or in that of a tile outside the prefix.
+// The partial row of a query row in record 0, or in the record of a tile outside the prefix.
 TLM_DEVICE int64_t PrefixRecordRow(const AttentionUnit& unit, int row) {
   return unit.partial_row + row;
 }
@@ -143,17 +143,18 @@ TLM_DEVICE int64_t TileRecordRow(const AttentionUnit& unit, int tile, int row) {
 }
 TLM_DEVICE bool IsPrefix(const AttentionUnit& unit) { return unit.end <= unit.prefix_end; }
 
-// All threads, after the unit's records: whether all others of the item are done too. Their records
-// are then visible. `scratch` is shared memory that is not used otherwise meanwhile.
+// All threads call this after storing the unit's records. Returns whether all other units of the
+// item are done, too; their records are then visible. `scratch` is shared memory without another
+// use meanwhile.
 TLM_DEVICE bool IsLastOfItem(const AttentionKernelArgs& args, const AttentionUnit& unit,
                              uint32_t* scratch) {
   SyncThreads();
   if (threadIdx.x == 0) {
-    // The barrier has ordered what the other threads wrote before this, too.
+    // The barrier has also ordered the other threads' earlier writes.
     FenceDevice();
     uint32_t* const ticket = args.tickets + unit.ticket;
     const bool last = AtomicAdd(ticket, 1) + 1 == static_cast<uint32_t>(unit.units);
-    // For the next launch.
+    // Resets the ticket for the next launch.
     if (last) *ticket = 0;
     FenceDevice();
     *scratch = last;
@@ -162,7 +163,7 @@ TLM_DEVICE bool IsLastOfItem(const AttentionKernelArgs& args, const AttentionUni
   return *scratch != 0;
 }
 
-// A record's part in the fold of a row. Without one, {1, -0, 0}.
+// A record's part in the fold of a row; {1, -0, 0} without a record.
 struct alignas(16) FoldStep {
   float keep;
   float add;
@@ -170,7 +171,7 @@ struct alignas(16) FoldStep {
   float unused;
 };
 
-// Elements that a thread folds side by side, or a record's (max, sum).
+// Elements that a thread folds together, or a record's (max, sum).
 template <int kWidth>
 struct alignas(4 * kWidth) Elements {
   float at[kWidth];
@@ -194,21 +195,20 @@ struct FoldState {
   }
 };
 
-// Brings what a thread folds of an item's records, from a distance of `stride` floats, through
-// shared memory: 12 to 16 of the 16-byte copies are on their way at any time, and take no
-// registers.
+// Brings a thread's parts of an item's records, `stride` floats apart, through shared memory: 12 to
+// 16 of the 16-byte copies are in flight at any time, and take no registers.
 template <int kThreads>
 class RecordRing {
  public:
   static constexpr int kWidth = 4;
-  static constexpr int kSlots = 16;  // of each thread
+  static constexpr int kSlots = 16;  // per thread
   static constexpr size_t kBytes = size_t{kSlots} * kThreads * sizeof(Elements<kWidth>);
 
-  // Of threads below kThreads. `ring` is shared memory of kBytes, 16-byte aligned.
+  // For threads below kThreads. `ring` is shared memory of kBytes, 16-byte aligned.
   TLM_DEVICE explicit RecordRing(void* ring)
       : slots_(static_cast<Elements<kWidth>*>(ring) + threadIdx.x) {}
 
-  // Begins to copy those of `tiles` records.
+  // Begins to copy the parts of `tiles` records.
   TLM_DEVICE void Begin(const float* first, int stride, int tiles) {
     next_ = first;
     stride_ = stride;
@@ -216,7 +216,7 @@ class RecordRing {
 #pragma unroll 1
     for (int tile = 0; tile < kSlots; tile += kGroup) Copy(tile);
   }
-  // Folds them.
+  // Folds these parts.
   TLM_DEVICE void Fold(const FoldStep* steps, FoldState<kWidth>& state) {
 #pragma unroll 1
     for (int tile = 0; tile < tiles_; tile += kGroup) {
@@ -234,7 +234,7 @@ class RecordRing {
   static constexpr int kGroup = 4;
 
   TLM_DEVICE Elements<kWidth>* Slot(int tile) const { return slots_ + tile % kSlots * kThreads; }
-  // A group of copies; of nothing after the last tile.
+  // Copies one group; an empty one after the last tile.
   TLM_DEVICE void Copy(int tile) {
 #pragma unroll
     for (int i = 0; i < kGroup; ++i) {
@@ -275,9 +275,10 @@ class RecordElements {
   int tiles_ = 0;
 };
 
-// The steps of up to `tiles` records whose (max, sum) stand `rows` pairs apart: of this thread's
-// row, which it shares with `lanes` - 1 others, a power of two. `max` is the row's maximum before
-// them and becomes that after them. All lanes of the warp; a thread whose row is none has no tiles.
+// Makes the steps of up to `tiles` records whose (max, sum) are `rows` pairs apart, for this
+// thread's row, which it shares with `lanes` - 1 others; `lanes` is a power of two. `max` is the
+// row's maximum and is updated by the records. All lanes of the warp call this; a thread without a
+// row has no tiles.
 TLM_DEVICE void MakeFoldSteps(const float* stats, int rows, int tiles, int most_tiles, int lanes,
                               float scale_log2, FoldStep* steps, float& max) {
   constexpr int kAtOnce = 4;
@@ -315,26 +316,29 @@ TLM_DEVICE void MakeFoldSteps(const float* stats, int rows, int tiles, int most_
   }
 }
 
-// Shared memory of FoldRecords, in no other use until the next barrier.
+// Shared memory for FoldRecords, without another use until the next barrier.
 struct FoldScratch {
   float* floats;  // 16-byte aligned
-  int count;      // of floats, at least 6 * kAttentionMaxRows
-  void* ring;     // the reader's
+  int count;      // number of floats, at least 6 * kAttentionMaxRows
+  void* ring;     // for the reader
 };
 
 // Folds the records of an item in the order of their tiles and writes its rows of the output. All
-// threads; the first kThreads of them fold.
+// threads call this; the first kThreads of them fold.
 //
-// Every bit is that of FoldStats and FoldValue, one record after the other. They round
-//   keep_t, add_t    of (M_{t-1}, m_t) alone, where M_t, the largest of m_0 .. m_t, is rounded
-//                    nowhere: it may be taken in any order, and so all factors are made at once
-//   l, each O[d]     twice a record, in a chain over t: x = fma(x_t, add_t, x keep_t); these chains
-//                    stay as they are, side by side
-// A zero's sign in M_t may differ from that of the serial maximum: it is only subtracted from other
+// The bits are the bits of FoldStats and FoldValue, applied to one record after the other. They
+// round
+//   keep_t, add_t    from (M_{t-1}, m_t) alone. M_t, the largest of m_0 .. m_t, is never rounded:
+//   it
+//                    may be computed in any order, and so all factors are computed at once
+//   l, each O[d]     twice per record, in a chain over t: x = fma(x_t, add_t, x keep_t); these
+//   chains
+//                    stay in order, side by side
+// A zero's sign in M_t may differ from the serial maximum's: M_t is only subtracted from other
 // maxima, and 2^+0 = 2^-0. NaN is no maximum.
 //
-// A thread has kWidth elements of a row, and folds the row's sum beside them. Its first values are
-// on their way while the factors are made, by as many lanes a row as there are.
+// A thread has kWidth elements of a row, and also folds the row's sum. Its first values are in
+// flight while all lanes of a row compute the factors.
 template <typename Reader, int kThreads, typename T>
 TLM_DEVICE void FoldRecords(const AttentionKernelArgs& args, const AttentionUnit& unit,
                             int head_dim, const FoldScratch& scratch) {
@@ -342,7 +346,7 @@ TLM_DEVICE void FoldRecords(const AttentionKernelArgs& args, const AttentionUnit
   const int thread = static_cast<int>(threadIdx.x);
   const int rows = unit.rows;
   const int elements = rows * head_dim;
-  int lanes = kWarpLanes;  // of a row, when its factors are made
+  int lanes = kWarpLanes;  // per row, for computing its factors
   while (lanes * rows > kAttentionThreads) lanes /= 2;
   const int step_row = thread / lanes;
   float* sums = scratch.floats;

@@ -4,7 +4,7 @@
 namespace tlm {
 namespace {
 
-// visit(kernel, its shared memory) for the kernel of a width and a cache.
+// Calls visit(kernel, its shared memory) for the kernel of a width and a cache.
 template <typename T, int kHeadDim, typename Visit>
 cudaError_t WithCache(bool fp8, Visit visit) {
   return fp8 ? visit(simt::AttendMmaFp8<T, kHeadDim>, MmaFp8AttentionSharedBytes(kHeadDim))

@@ -1,53 +1,55 @@
 // Attention on the tensor cores; see attention.h. Included by attention_mma.cu only.
 //
-// Map of the kernel, AttendMma<T, head_dim>; figures are of head_dim 128, those of the machine code
-// for sm_90a (tests/gpu/static checks them), times estimates.
+// Map of the kernel, AttendMma<T, head_dim>. Figures are for head_dim 128 and come from the machine
+// code for sm_90a (tests/gpu/static checks them); times are estimates.
 //
-//   grid       persistent: two blocks a multiprocessor, each with a list of units
+//   grid       persistent: two blocks per multiprocessor, each with a list of units
 //              (attention_work.h)
-//   block      128 threads, 4 warps, 210 registers; 86 KiB of code: the loops over tiles of wide
-//              units, and of narrow ones of up to 8 and of up to 16 rows
+//   block      128 threads, 4 warps, 210 registers; 86 KiB of code: the loops over tiles for wide
+//              units, and for narrow units of up to 8 and of up to 16 rows
 //   shared     80 KiB. 64: stages[2] of a K and a V tile, [64][head_dim] each, in pieces of 16
-//              bytes swizzled by row (attention_tiles.h). 16: q [64][head_dim], of which narrow
-//              units take 16 rows, and P, sums and maxima the rest
-//   loads      cp.async of 16 bytes, two groups a tile (K, V), one tile ahead, over the borders of
-//              units: 32 to 64 KiB of a block on their way; block ids a tile ahead of that
-//   barriers   wide units 2 a tile (K is here, V is here), narrow ones 3; a unit has 2 more
+//              bytes swizzled by row (attention_tiles.h). 16: q [64][head_dim]; narrow units use 16
+//              rows for q, and the rest for P, sums and maxima
+//   loads      cp.async of 16 bytes, two groups per tile (K, V), one tile ahead, across units: 32
+//   to
+//              64 KiB of a block are in flight; block ids are loaded one tile earlier still
+//   barriers   wide units 2 per tile (K has arrived, V has arrived), narrow ones 3; a unit has 2
+//   more
 //
 //   block  let the next kernel start (PDL) | plan, block id | K0 V0; K1 V1 to L2 |
-//          wait for the kernel before | q, K1 V1 | tiles ..
+//          wait for the previous kernel | q, K1 V1 | tiles ..
 //   tile   wait K | fetch next | S = q K^T | hide, max | 2^x, sum | wait V | rescale | P V, fold
 //   unit   epilogue: O / l to the output, or the state to record 0; split items: ticket, and the
-//          last unit to be done folds the records (FoldRecords), through the stage that is free
+//          unit that ends last folds the records (FoldRecords), through the free stage
 //
-// K0 V0 are fetched before the wait where no kernel of the batch writes them: in decode all but an
-// item's last tile. A block without units ends before it and leaves its place to the next kernel.
-// Estimated, one token of Qwen3-8B at 1k context on an H200: 6.2 us from the QKV product's end to
-// the output product's start instead of 7.2, and memory brings 22 MB of that one's weights
-// meanwhile instead of 15: 2.4 us of a layer's 95. From 8k on, where attention's blocks leave no
-// room for others, 1 to 2 us.
+// K0 V0 are fetched before the wait if no kernel of the batch writes them: in decode, all but an
+// item's last tile. A block without units ends before the wait and leaves its place to the next
+// kernel. Estimated for one token of Qwen3-8B at 1k context on an H200: 6.2 us from the end of the
+// QKV product to the start of the output product instead of 7.2, and meanwhile memory reads 22 MB
+// of that product's weights instead of 15: 2.4 us of a layer's 95. From 8k on, where attention's
+// blocks leave no room for others, 1 to 2 us.
 //
-// Of a cache in 8 bits, AttendMmaFp8<T, head_dim>: the stages are of bytes, and 256 bytes more hold
-// the scales (Fp8Tiles); 218 registers, 106 KiB of code. Wide units widen to one K and one V tile
-// in 16 bits, narrow ones to their fragments.
+// For a cache in 8 bits there is AttendMmaFp8<T, head_dim>: the stages hold bytes, and 256 more
+// bytes hold the scales (Fp8Tiles); 218 registers, 106 KiB of code. Wide units widen to one K and
+// one V tile in 16 bits, narrow ones to their fragments.
 //
 //   wide tile     wait K, widen K | fetch next | S .. | wait V, widen V | rescale | P V, fold
-//   narrow tile   wait K | fetch next | scales | S, widening .. | wait V | rescale | P V, widening
-//   ..
+//   narrow tile   wait K | fetch next | scales | S, widening .. | wait V | rescale |
+//                 P V, widening ..
 //
 // A warp's S has 16 query rows, its P V 16 rows and columns by 16:
 //
-//   wide, up to 64 rows     warp w has rows [16 w, 16 w + 16), all keys and all columns; of heads
-//                           of 256 columns warps w and w + 2 share rows [16 w, 16 w + 16), w < 2:
-//                           each computes their weights, for one half of the columns
-//   narrow, up to 16 rows   warp w has all rows, for S and the softmax keys [16 w, 16 w + 16), for
+//   wide, up to 64 rows     warp w has rows [16 w, 16 w + 16), all keys and all columns. With 256
+//                           columns, warps w and w + 2 share rows [16 w, 16 w + 16), w < 2: each
+//                           computes their weights, for one half of the columns
+//   narrow, up to 16 rows   warp w has all rows: for S and the softmax keys [16 w, 16 w + 16), for
 //                           P V columns [16 w, 16 w + 16) of every 64; maxima, sums and P pass
-//                           through shared memory. Up to 8 rows: the lanes' second rows are left
-//                           out of all but the products
+//                           through shared memory. Up to 8 rows: the lanes' second rows take part
+//                           only in the products
 //
-// Each element is the same sequence of operations in both: S over head_dim by 16 from zero; a row's
-// sum over a lane's four weights of every 16 keys, then over the four 16s, then over four lanes;
-// P V over the four 16s from zero.
+// Each element has the same sequence of operations in both: S over head_dim by 16 from zero; a
+// row's sum over a lane's four weights of every 16 keys, then over the four groups of 16, then over
+// four lanes; P V over the four groups of 16 from zero.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_ATTENTION_MMA_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_ATTENTION_MMA_H_
 
@@ -56,11 +58,11 @@
 
 namespace tlm::simt {
 
-// --- What a warp computes of a key tile, in the layouts of MultiplyAdd's fragments (simt.h): of 16
-// query rows a lane holds two, one in each half. Where there are no more than 8, kHalves is 1: what
-// the other half would be is not computed, but by MultiplyAdd, whose rows do not mix. ---
+// --- A warp's computations on a key tile, in the layouts of MultiplyAdd's fragments (simt.h): a
+// lane holds two of the 16 query rows, one in each half. With 8 rows or fewer, kHalves is 1: only
+// MultiplyAdd, whose rows do not mix, computes the other half. ---
 
-// s[i] = q k^T of 16 rows and the i-th 16 of `keys` as two tiles of 8 keys.
+// s[i] = q k^T for 16 rows and the i-th group of 16 `keys`, as two tiles of 8 keys.
 template <int kHeadDim, typename T, int N, typename Keys>
 TLM_DEVICE void Scores(const LaneMatrices<kHeadDim, T>& queries, Keys& keys, float (&s)[N][2][4]) {
 #pragma unroll
@@ -82,7 +84,7 @@ TLM_DEVICE void Scores(const LaneMatrices<kHeadDim, T>& queries, Keys& keys, flo
   }
 }
 
-// Sets the scores of keys that a row does not see; seen[h] is of the lane's row in half h.
+// Hides the scores of keys that a row does not see; seen[h] applies to the lane's row in half h.
 template <int kHalves, int N>
 TLM_DEVICE void HideKeys(const Seen (&seen)[kHalves], int first, float (&s)[N][2][4]) {
   const int pair = static_cast<int>(threadIdx.x) % 4;
@@ -99,8 +101,8 @@ TLM_DEVICE void HideKeys(const Seen (&seen)[kHalves], int first, float (&s)[N][2
   }
 }
 
-// The largest of a row's scores, of the lane's row in either half; and the least of those that the
-// lane holds, or NaN.
+// For the lane's row in each half: the largest score of the row, and the least score that the lane
+// holds, or NaN.
 template <int kHalves, int N>
 TLM_DEVICE void RowRange(const float (&s)[N][2][4], float (&max)[kHalves], float (&min)[kHalves]) {
 #pragma unroll
@@ -123,9 +125,10 @@ TLM_DEVICE void RowRange(const float (&s)[N][2][4], float (&max)[kHalves], float
   }
 }
 
-// Whether all weights of the warp's scores are ordinary: no key is hidden, no score is not finite,
-// none lies so far below its row's largest that its weight is 0. Tiles on the diagonal and at a
-// window's border aside, nearly always. WeightExponent rises with the score: the least decides.
+// Whether all weights of the warp's scores are ordinary: no key is hidden, every score is finite,
+// and none is so far below its row's largest that its weight is 0. True for nearly all tiles,
+// except on the diagonal and at a window's border. WeightExponent increases with the score, so the
+// least score decides.
 template <int kHalves>
 TLM_DEVICE bool AllInRange(const float (&max)[kHalves], const float (&min)[kHalves],
                            float scale_log2) {
@@ -137,8 +140,8 @@ TLM_DEVICE bool AllInRange(const float (&max)[kHalves], const float (&min)[kHalv
   return Ballot(in_range) == 0xffffffffu;
 }
 
-// The weights of 16 keys as an A fragment, of which a half that does not exist is left as it is;
-// and a lane's part of their sum.
+// Computes the weights of 16 keys as an A fragment, and the lane's part of their sum. A missing
+// half of the fragment is left unchanged.
 template <typename T, int kHalves>
 TLM_DEVICE void Weights(const float (&s)[2][4], const float (&max)[kHalves], float scale_log2,
                         bool all_in_range, uint32_t (&p)[4], float (&sum)[kHalves]) {
@@ -172,8 +175,8 @@ TLM_DEVICE float RowSum(const float (&parts)[4]) {
   return sum + ShuffleXor(sum, 2);
 }
 
-// out[i] = P V of the 16 columns number begin + i kStride of `values` as two tiles of 8 columns.
-// There are `columns` such: the same for a whole warp.
+// out[i] = P V for the group of 16 columns with number begin + i kStride of `values`, as two tiles
+// of 8 columns. There are `columns` groups, the same number for all lanes of a warp.
 template <typename T, int kStride, int N, typename Values>
 TLM_DEVICE void WeighValues(const uint32_t (&p)[4][4], Values& values, int begin, int columns,
                             float (&out)[N][2][4]) {
@@ -197,8 +200,8 @@ TLM_DEVICE void WeighValues(const uint32_t (&p)[4][4], Values& values, int begin
 
 // --- The kernel. ---
 
-// What a warp holds of 16 query rows: of the lane's rows, and of columns [16 (first + i stride),
-// ..), i < N, as P V gives them.
+// A warp's state for 16 query rows: for the lane's rows, and for columns [16 (first + i stride),
+// ..), i < N, in P V's layout.
 template <int N, int kHalves>
 struct RowState {
   float max[kHalves];
@@ -246,19 +249,19 @@ struct alignas(8) FloatPair {
 template <int kHeadDim, typename T, typename Tiles>
 struct MmaAttention {
   static constexpr int kTileElements = kAttentionTile * kHeadDim;
-  // 16s of columns: of a head, of a warp's share in narrow units, and as many as a wide warp has
-  // in flight.
+  // Groups of 16 columns: of a head, of a warp's share in narrow units, and of a wide warp's
+  // products in flight.
   static constexpr int kColumns = kHeadDim / 16;
   static constexpr int kNarrow = (kColumns + 3) / 4;
   static constexpr int kInFlight = kColumns % 2 == 0 ? 2 : 1;
-  // Of wide units: rows, and the warps that share 16 of them.
+  // Wide units: the number of rows, and the number of warps that share 16 of them.
   static constexpr int kRows = kHeadDim <= 128 ? 64 : 32;
   static constexpr int kSharing = kAttentionMaxRows / kRows;
   static constexpr int kWide = kColumns / kSharing;
   static_assert(kRows == MmaAttentionRows(kHeadDim));
 
-  // How the warps share a unit: the 16s of columns that one holds, from which on and how far apart;
-  // its first row; and the halves that its 16 rows have.
+  // The division of a unit among warps: the groups of 16 columns that a warp holds, with the first
+  // and their distance; its first row; and the number of halves of its 16 rows.
   struct Wide {
     static constexpr bool kIsNarrow = false;
     static constexpr int kHeld = kWide;
@@ -281,16 +284,16 @@ struct MmaAttention {
 
   const AttentionKernelArgs& args;
   const Tiles tiles;
-  T* const q;             // [kRows, head_dim], or in narrow units [16, head_dim] and what follows
+  T* const q;             // [kRows, head_dim]; narrow units: [16, head_dim], then the arrays below
   Quad* const weights;    // [4 warps][32 lanes]: A fragments
-  FloatPair* const sums;  // [4 warps][32 lanes]: the parts of either half
+  FloatPair* const sums;  // [4 warps][32 lanes]: the parts of each half
   float* const maxima;    // [16 rows][4 warps]
   TileStream<Tiles> stream;
   int stage = 0;
-  int positions[2] = {0, 0};  // of the lane's rows of the unit
+  int positions[2] = {0, 0};  // positions of the lane's rows in the unit
 
   static constexpr int kScratchFloats = kRows * kHeadDim / 2;
-  // As many as a stage holds the rings of.
+  // Limited by the rings that fit a stage.
   static constexpr int kFoldThreads = kHeadDim < kAttentionThreads ? kHeadDim : kAttentionThreads;
   static_assert(RecordRing<kFoldThreads>::kBytes <= 2 * kTileElements * sizeof(T));
   static_assert(16 * kHeadDim * sizeof(T) + kAttentionThreads * (sizeof(Quad) + sizeof(FloatPair)) +
@@ -307,16 +310,16 @@ struct MmaAttention {
         stream(a, tiles) {}
 
   static TLM_DEVICE int Warp() { return static_cast<int>(threadIdx.x) / kWarpLanes; }
-  // The lane's row in either half of 16.
+  // Returns the lane's row in each half of 16.
   static TLM_DEVICE int LaneRow(int half) { return LaneInWarp() / 4 + 8 * half; }
 
-  // fetched: the first tile is on its way.
+  // fetched: the first tile is already being copied.
   TLM_DEVICE void Run(bool fetched) {
     if (!fetched) stream.Fetch();
     const int end = FirstUnits(args)[blockIdx.x + 1];
     for (int i = FirstUnits(args)[blockIdx.x]; i < end; ++i) {
       const AttentionUnit unit = UnitAt(args, i);
-      // The unit before has done with the queries, and with the stage that is fetched next.
+      // The previous unit no longer uses the queries, nor the stage that is fetched next.
       SyncThreads();
       if (unit.rows <= 8) {
         RunUnit<Narrow<1>>(unit);
@@ -328,7 +331,7 @@ struct MmaAttention {
       if (unit.units == 1) continue;
       if (!IsLastOfItem(args, unit, reinterpret_cast<uint32_t*>(q))) continue;
       SyncThreads();
-      // Where no tile is on its way to.
+      // Uses a stage into which no tile is being copied.
       T* const ring = tiles.Free(stage);
       FoldRecords<RecordRing<kFoldThreads>, kFoldThreads, T>(
           args, unit, kHeadDim, {reinterpret_cast<float*>(q), kScratchFloats, ring});
@@ -346,8 +349,8 @@ struct MmaAttention {
     const int first = FirstTileOfUnit(args, unit);
     if (first < unit.end) CopyQueries(unit);
     for (int tile = first; tile < unit.end; ++tile) {
-      // K of this tile arrives: all but its V, and with the unit's first one, whose queries were
-      // begun after it, all but the next tile.
+      // Waits for this tile's K. Only its V may be in flight; for the unit's first tile, whose
+      // queries were copied after it, only the next tile.
       if (tile > first) {
         CopyAsyncWait<1>();
         tiles.template Take<Shape::kIsNarrow>(stage, 0);
@@ -369,7 +372,7 @@ struct MmaAttention {
     Finish<Shape>(unit, state);
   }
 
-  // Rows past the unit's are zeros.
+  // Copies the unit's queries; rows after them are zeros.
   TLM_DEVICE void CopyQueries(const AttentionUnit& unit) {
     constexpr int kPieces = kHeadDim / 8;
     const int rows = unit.rows <= 16 ? 16 : kRows;
@@ -479,15 +482,15 @@ struct MmaAttention {
     const auto folding = Begin<Shape>(unit, tile, max, sum, state);
     float values[kNarrow][2][4];
     auto tile_values = tiles.NarrowValues(stage);
-    // Where all warps have as many, that is known when compiled.
+    // A number of groups that is equal for all warps is a compile-time constant.
     WeighValues<T, 4>(p, tile_values, 0, kColumns % 4 == 0 ? kColumns : kColumns - warp, values);
     tile_values.Mend(values);
     Fold<kNarrow>(folding, values, warp, 4, state.values);
   }
 
-  // The weights of a narrow warp's 16 keys, and its parts of their sums, to all warps: lane to lane
-  // as they are, since fragments lie alike in all of them. Where rows have no second half, a word
-  // that would be of it takes the sum along.
+  // Passes the weights of a narrow warp's 16 keys, and its parts of their sums, to all warps, from
+  // lane to equal lane, since all warps have the same fragment layout. Without a second half of
+  // rows, a word of that half carries the sum.
   template <int kHalves>
   TLM_DEVICE void PassWeights(const float (&s)[2][4], const float (&max)[kHalves],
                               const float (&min)[kHalves]) const {
@@ -502,16 +505,16 @@ struct MmaAttention {
     }
   }
 
-  // Where a tile's values go: upon the unit's state, or into its record.
+  // The destination of a tile's values: the unit's state, or the tile's record.
   template <int kHalves>
   struct Folding {
     bool records;
     float add[kHalves];
-    float* record[kHalves];  // of the lane's rows; null: no such row
+    float* record[kHalves];  // records of the lane's rows; null: no such row
   };
 
-  // Takes a tile's statistics; the state's values are then ready for the tile's to be added. Most
-  // tiles raise no row's maximum: x * 1 is not computed.
+  // Folds a tile's statistics and rescales the state's values, so that the tile's can be added.
+  // Most tiles raise no row's maximum; then x * 1 is not computed.
   template <typename Shape>
   TLM_DEVICE Folding<Shape::kHalves> Begin(const AttentionUnit& unit, int tile,
                                            const float (&max)[Shape::kHalves],
@@ -549,7 +552,7 @@ struct MmaAttention {
     return folding;
   }
 
-  // FoldValue, of which Begin has done the product.
+  // The rest of FoldValue; Begin has computed its product.
   template <int N, int kHalves>
   TLM_DEVICE void Fold(const Folding<kHalves>& folding, const float (&values)[N][2][4], int first,
                        int stride, float (*state)[2][2 * kHalves]) const {
@@ -566,7 +569,7 @@ struct MmaAttention {
     }
   }
 
-  // Returns the values of a partial row, whose statistics one of the lanes that hold them writes.
+  // Returns the values of a partial row; one of the lanes that hold them writes its statistics.
   TLM_DEVICE float* WriteStats(int64_t record_row, float max, float sum) const {
     if (LaneInWarp() % 4 == 0) {
       *reinterpret_cast<FloatPair*>(args.partial_stats + 2 * record_row) = {max, sum};
@@ -583,7 +586,7 @@ struct MmaAttention {
     });
   }
 
-  // Writes the unit's rows: of the output where the unit is the whole item, else of record 0.
+  // Writes the unit's rows: to the output if the unit is the complete item, else to record 0.
   template <typename Shape>
   TLM_DEVICE void Finish(const AttentionUnit& unit, const State<Shape>& state) const {
     const int row = Shape::Row();
@@ -622,19 +625,19 @@ template <int kHeadDim, typename T, typename Tiles>
 TLM_DEVICE void Attend(const AttentionKernelArgs& args) {
   LetNextStart();
   if (HasNothingToDo(args)) return;
-  // Begins with the first tile while the kernels before still run.
+  // Begins with the first tile while earlier kernels still run.
   MmaAttention<kHeadDim, T, Tiles> attention(args, SharedMemory<T>());
   const bool fetched = attention.stream.FetchStored();
   WaitForPrevious();
   attention.Run(fetched);
 }
 
-// Two blocks are what a multiprocessor has (attention_plan.h).
+// A multiprocessor runs two blocks (attention_plan.h).
 template <typename T, int kHeadDim>
 TLM_KERNEL __launch_bounds__(kAttentionThreads, 2) AttendMma(const AttentionKernelArgs args) {
   Attend<kHeadDim, T, PlainTiles<kHeadDim, T>>(args);
 }
-// Of a cache in 8 bits.
+// For a cache in 8 bits.
 template <typename T, int kHeadDim>
 TLM_KERNEL __launch_bounds__(kAttentionThreads, 2) AttendMmaFp8(const AttentionKernelArgs args) {
   Attend<kHeadDim, T, Fp8Tiles<kHeadDim, T>>(args);

@@ -1,10 +1,10 @@
-// Attention without tensor cores; see attention.h: any head_dim, any type, each sum one element
-// after the other.
+// Attention without tensor cores, for any head_dim and any type; each sum takes one element after
+// the other. See attention.h.
 //
 // A block of 128 threads takes its units one after the other. For a tile, thread i computes the
 // scores of key i % 64 and every other row, from pieces of K that pass through shared memory; a
-// warp makes a row's weights; and thread i sums columns i, i + 128, .. of P V, for all rows, from V
-// as it lies in the cache. Rows are few enough that all of it fits 48 KiB.
+// warp computes a row's weights; and thread i sums columns i, i + 128, .. of P V, for all rows,
+// from V in the cache. Rows are few enough that everything fits 48 KiB.
 #include "model/ops/cuda/kernels/attention_device.h"
 #include "model/ops/cuda/kernels/fp8_rows.h"
 #include "model/ops/cuda/kernels/launch.h"
@@ -14,11 +14,11 @@ namespace simt {
 namespace {
 
 constexpr int kWarps = kAttentionThreads / kWarpLanes;
-// Columns of K in shared memory at a time. Rows of theirs are one longer: neighbouring keys then
-// lie in different banks.
+// Columns of K in shared memory at a time. Rows are padded by one element, so that neighbouring
+// keys are in different banks.
 constexpr int kPiece = 32;
 constexpr int kPieceStride = kPiece + 1;
-// Stands for the weight of a key that the row does not see: its value, finite or not, counts not.
+// Marks the weight of a key that the row does not see: its value is ignored, even if not finite.
 constexpr float kUnseen = -1.0f;
 
 struct alignas(16) Float4 {
@@ -41,7 +41,7 @@ struct PlainPage {
   TLM_DEVICE float At(int row, int d) const { return ToFloat(data[row * head_dim + d]); }
 };
 struct Fp8Page {
-  const uint32_t* words;  // pages are whole words, as all accesses are
+  const uint32_t* words;  // pages are whole words; all accesses read words
   int head_dim;
 
   TLM_DEVICE Fp8Page(const void* cache, int64_t page, int dim)
@@ -57,14 +57,14 @@ struct Fp8Page {
 
 template <int kRows, typename T, typename Page>
 struct SimtAttention {
-  // Rows of weights: whole Float4s, keys spread over the banks.
+  // Stride of weight rows: whole Float4s, with keys spread over the banks.
   static constexpr int kWeightStride = kRows + 4;
 
   const AttentionKernelArgs& args;
   const int width;       // head_dim, rounded up to whole Float4s
   float* const q;        // [kRows][width], zeros after head_dim
   float* const values;   // [kRows][width]: the running sums
-  float* const scratch;  // the rest, of folding records
+  float* const scratch;  // the remaining memory, for folding records
   float* const ring;     // its end
   float* const piece;    // [64][kPieceStride]
   float* const weights;  // [64][kWeightStride]
@@ -142,7 +142,7 @@ struct SimtAttention {
     }
   }
 
-  // weights[key][row] = the score, -infinity where the row does not see the key.
+  // Computes weights[key][row] = the score, or -infinity if the row does not see the key.
   TLM_DEVICE void Scores(const AttentionUnit& unit, int tile, const Page& keys) const {
     const Seen any = SeenByAny(args, unit, tile);
     const int key = Thread() % kAttentionTile;
@@ -180,7 +180,7 @@ struct SimtAttention {
     SyncThreads();
   }
 
-  // Scores to weights, two keys a lane; and what the fold needs of the tile.
+  // Converts scores to weights, two keys per lane, and computes the tile's values for the fold.
   TLM_DEVICE void Softmax(const AttentionUnit& unit, int tile) const {
     const int lane = Thread() % kWarpLanes;
     for (int row = Thread() / kWarpLanes; row < unit.rows; row += kWarps) {
@@ -256,7 +256,7 @@ struct SimtAttention {
     args.partial_stats[2 * record_row + 1] = tile_sum;
   }
 
-  // Columns are those that this thread has folded.
+  // Writes the columns that this thread has folded.
   TLM_DEVICE void Finish(const AttentionUnit& unit) const {
     if (!IsPrefix(unit)) return;
     SyncThreads();
@@ -292,7 +292,7 @@ template <typename T, int kRows>
 TLM_KERNEL __launch_bounds__(kAttentionThreads, 4) AttendSimt(const AttentionKernelArgs args) {
   Attend<kRows, T, PlainPage<T>>(args);
 }
-// Of a cache in 8 bits.
+// For a cache in 8 bits.
 template <typename T, int kRows>
 TLM_KERNEL __launch_bounds__(kAttentionThreads, 4) AttendSimtFp8(const AttentionKernelArgs args) {
   Attend<kRows, T, Fp8Page>(args);

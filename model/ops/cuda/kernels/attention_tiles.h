@@ -1,5 +1,5 @@
-// K and V tiles in shared memory: how they lie, how they get there, and where a warp's matrix
-// fragments are in them. Included by attention_mma.h only.
+// K and V tiles in shared memory: their layout, their loading, and the addresses of a warp's matrix
+// fragments in them. Included by attention_mma.h only.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_ATTENTION_TILES_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_ATTENTION_TILES_H_
 
@@ -11,25 +11,25 @@ namespace tlm::simt {
 // --- Layout. ---
 
 // Rows of kWidth 16-bit elements in shared memory, in pieces of 16 bytes. Groups of kShuffled
-// pieces are shuffled by the row's number, so that the same piece of eight consecutive rows lies in
-// eight different groups of banks: all of it where rows are a multiple of 128 bytes long, half or
-// a quarter where their lengths already spread.
+// pieces are shuffled by the row's number, so that the same piece of eight consecutive rows is in
+// eight different groups of banks. Rows of a multiple of 128 bytes need the full shuffle; other
+// lengths already spread and need half or a quarter of it.
 template <int kWidth>
 struct Swizzled {
   static constexpr int kPieces = kWidth / 8;
   static constexpr int kPowerOfTwo = kPieces & -kPieces;
   static constexpr int kShuffled = kPowerOfTwo < 8 ? kPowerOfTwo : 8;
 
-  // What a row's pieces are shuffled by. Rows eight apart are shuffled alike.
+  // The XOR of a row's piece numbers. Rows eight apart have the same.
   static TLM_DEVICE int Shuffle(int row) { return row % 8 / (8 / kShuffled); }
-  // In elements.
+  // Returns an offset in elements.
   static TLM_DEVICE int Offset(int row, int piece) {
     return row * kWidth + (piece ^ Shuffle(row)) * 8;
   }
 };
 
-// What a lane addresses when a warp loads matrices: from a row and piece of its own to others at
-// the same distance for every lane, which are known when compiled, all but an exclusive or.
+// A lane's addresses when a warp loads matrices: from the lane's own row and piece to others at the
+// same distance for every lane. Distances are known at compile time, except for one exclusive or.
 template <int kWidth, typename T>
 class LaneMatrices {
  public:
@@ -39,7 +39,7 @@ class LaneMatrices {
                                  SharedMemory<unsigned char>()) +
                 row * kRowBytes + (piece ^ Swizzled<kWidth>::Shuffle(row)) * 16) {}
 
-  // `rows` is a multiple of 8; `piece` and the lane's own have no bit in common below kShuffled.
+  // `rows` is a multiple of 8; `piece` and the lane's piece have no common bit below kShuffled.
   TLM_DEVICE T* At(int rows, int piece) const {
     constexpr int kShuffled = Swizzled<kWidth>::kShuffled;
     // Rows begin at multiples of kShuffled pieces.
@@ -58,8 +58,8 @@ class LaneMatrices {
 TLM_DEVICE int LaneInWarp() { return static_cast<int>(threadIdx.x % kWarpLanes); }
 TLM_DEVICE int WarpOfBlock() { return static_cast<int>(threadIdx.x / kWarpLanes); }
 
-// A fragments: At(0, 2 i) is that of rows [row, row + 16) and columns [column + 16 i, ..).
-// Transposed, B fragments: At(16 step, 2 i) is that of rows [row + 16 step, ..), the same columns.
+// A fragments: At(0, 2 i) has rows [row, row + 16) and columns [column + 16 i, ..). Transposed, B
+// fragments: At(16 step, 2 i) has rows [row + 16 step, ..), the same columns.
 template <int kWidth, typename T>
 TLM_DEVICE LaneMatrices<kWidth, T> RowFragments(const T* matrix, int row, int column = 0) {
   const int lane = LaneInWarp();
@@ -72,19 +72,19 @@ TLM_DEVICE LaneMatrices<kWidth, T> ColumnFragments(const T* matrix, int row) {
   return {matrix, row + lane / 16 * 8 + lane % 8, lane / 8 % 2};
 }
 
-// What Scores and WeighValues load of tiles in 16 bits: Load gives 16 columns of B as two
-// fragments.
+// The operands that Scores and WeighValues load from tiles in 16 bits: Load returns 16 columns of B
+// as two fragments.
 template <int kHeadDim, typename T>
 struct KeyFragments {
   const LaneMatrices<kHeadDim, T> fragments;
 
-  // Of keys from `row` on.
+  // Begins at key `row`.
   TLM_DEVICE KeyFragments(const T* keys, int row)
       : fragments(ColumnFragments<kHeadDim>(keys, row)) {}
   TLM_DEVICE void Load(int step, int i, uint32_t (&b)[4]) const {
     LoadMatrices(b, fragments.At(16 * i, 2 * step));
   }
-  // Sets the scores of keys with elements that are no numbers, where Load does not give them.
+  // Repairs the scores of keys with NaN elements, which Load does not convert in 8 bits.
   template <int N>
   TLM_DEVICE void Mend(float (&)[N][2][4]) const {}
 };
@@ -92,7 +92,7 @@ template <int kHeadDim, typename T>
 struct ValueFragments {
   const LaneMatrices<kHeadDim, T> fragments;
 
-  // Of columns from 16 * `first` on.
+  // Begins at column 16 * `first`.
   TLM_DEVICE ValueFragments(const T* values, int first)
       : fragments(RowFragments<kHeadDim>(values, 0, 16 * first)) {}
   TLM_DEVICE void Load(int step, int column, uint32_t (&b)[4]) const {
@@ -104,19 +104,19 @@ struct ValueFragments {
 
 // --- Loading. ---
 
-// Two stages of a K and a V tile each, as a 16-bit cache has them: what is copied is what is read.
+// Two stages of a K and a V tile each, for a 16-bit cache: copied bytes are used unchanged.
 template <int kHeadDim, typename T>
 class PlainTiles {
  public:
   static constexpr int kTileElements = kAttentionTile * kHeadDim;
   static constexpr int kPageBytes = kTileElements * sizeof(T);
 
-  // `shared` is MmaAttentionSharedBytes, of which the first four tiles are this's.
+  // `shared` has MmaAttentionSharedBytes; the first four tiles belong to this object.
   TLM_DEVICE explicit PlainTiles(T* shared) : stages_(shared) {}
 
-  // Begins copying a tile, K (part 0) or V, from its page: that of K, `to_values` bytes before V's.
-  // Keys that no row sees become zeros. Each group of kShuffled threads has a row, and every so
-  // many rows after it.
+  // Begins copying a tile, K (part 0) or V, from its page; `page` is K's, and V's is `to_values`
+  // bytes after it. Keys that no row sees become zeros. Each group of kShuffled threads has one row
+  // and every kRowsAtOnce-th row after it.
   TLM_DEVICE void Copy(const void* page, int64_t to_values, int stage, int part,
                        const Seen& seen) const {
     constexpr int kGroup = Swizzled<kHeadDim>::kShuffled;
@@ -137,47 +137,47 @@ class PlainTiles {
       }
     }
   }
-  // Makes of this warp's copies of a tile, which have arrived, what all read after a barrier.
+  // Converts this warp's arrived copies of a tile to the form that all warps read after a barrier.
   template <bool kIsNarrow>
   TLM_DEVICE void Take(int, int) const {}
-  // Of the K tile of a stage, which V follows.
+  // Returns fragments of the stage's K tile, which V follows.
   TLM_DEVICE KeyFragments<kHeadDim, T> Keys(int stage, int row = 0) const {
     return {stages_ + stage * 2 * kTileElements, row};
   }
   TLM_DEVICE ValueFragments<kHeadDim, T> Values(int stage, int first) const {
     return {stages_ + (stage * 2 + 1) * kTileElements, first};
   }
-  // Of narrow units: of the warp's keys, and its columns.
+  // For narrow units: the warp's keys, and its columns.
   TLM_DEVICE KeyFragments<kHeadDim, T> NarrowKeys(int stage) const {
     return Keys(stage, 16 * WarpOfBlock());
   }
   TLM_DEVICE ValueFragments<kHeadDim, T> NarrowValues(int stage) const {
     return Values(stage, WarpOfBlock());
   }
-  // Room for two tiles at the end of a unit, `stage` being the next tile's.
+  // Room for two tiles at the end of a unit; `stage` is the next tile's.
   TLM_DEVICE T* Free(int stage) const { return stages_ + (stage ^ 1) * 2 * kTileElements; }
 
  private:
   T* const stages_;
 };
 
-// The same of a cache in 8 bits (fp8_rows.h). The stages hold bytes, half as many. A warp copies
-// rows [16 w, 16 w + 16) of a page; their scales, of K and V, come with K.
+// The same for a cache in 8 bits (fp8_rows.h). The stages hold bytes, half as many. A warp copies
+// rows [16 w, 16 w + 16) of a page; their scales, for K and V, come with K.
 //
-// Wide units: where the second stage would be is one K and one V tile in 16 bits. K is made before
-// the barrier that says it is here, when all warps have done with the scores of the tile before,
-// and V likewise; a thread widens what it has copied itself.
+// Wide units: one K and one V tile in 16 bits take the place of the second stage. K is widened
+// before the barrier for its arrival, when all warps have finished the scores of the previous tile;
+// V likewise. Each thread widens the bytes that it copied.
 //
-// Narrow units: each byte is needed by one warp alone, which widens it to its fragments: bytes of a
-// piece of 16 are, as pairs, a matrix as LoadMatrices takes it, and a word's even and odd bytes
-// those of two words of B (fp8_rows.h).
+// Narrow units: only one warp needs each byte, and widens it to its fragments. The bytes of a
+// 16-byte piece, as pairs, are a matrix for LoadMatrices; a word's even and odd bytes are the
+// elements of two words of B (fp8_rows.h).
 //   K   rows are columns of B: a word has elements 2t, 2t + 8, 2t + 1, 2t + 9 of a step, of one key
-//   V   transposed: a word has a column, and that + 8, of each of two keys
-// All warps need the scales of V; in place of tiles in 16 bits are the factors of its rows.
+//   V   transposed: a word has columns c and c + 8 of each of two keys
+// All warps need the scales of V: the factors of its rows take the place of the tiles in 16 bits.
 template <int kHeadDim, typename T>
 class Fp8Tiles {
   static constexpr int kRowPieces = kHeadDim / 16;  // 16 bytes each
-  using Pieces = LaneMatrices<kHeadDim / 2, T>;     // of pairs of bytes
+  using Pieces = LaneMatrices<kHeadDim / 2, T>;     // pairs of bytes
 
  public:
   static constexpr int kTileElements = kAttentionTile * kHeadDim;
@@ -256,16 +256,16 @@ class Fp8Tiles {
           may_have_nan_(may_have_nan) {}
 
     const unsigned char* tile_;
-    Pieces pairs_;  // of 16 keys: two pieces, of two steps, at once
-    Pieces last_;   // the last one alone, where they are odd
+    Pieces pairs_;  // for 16 keys: two pieces, of two steps, at once
+    Pieces last_;   // the last piece alone, if their number is odd
     uint32_t factors_[2];
-    uint32_t may_have_nan_;  // bits of the warp's keys, and of as many values
+    uint32_t may_have_nan_;  // bits of the warp's keys, then of its values
     uint32_t words_[4];
   };
-  // After the barrier that says that K is here, and before one in front of NarrowValues.
+  // Call after the barrier for K's arrival, and before a barrier that precedes NarrowValues.
   TLM_DEVICE NarrowKeyFragments NarrowKeys(int stage) const {
     const int lane = LaneInWarp();
-    // Lanes of the first half have a key each, those of the second a value.
+    // Each lane of the first half has a key, each lane of the second half a value.
     const uint32_t scale =
         scales_[(2 * stage + lane / 16) * kAttentionTile + FirstRow() + lane % 16];
     const uint32_t factor = Fp8Factor<T>(scale);
@@ -278,7 +278,7 @@ class Fp8Tiles {
 
   class NarrowValueFragments {
    public:
-    // Columns are every fourth 16 of them, from the warp's first on.
+    // A warp's columns are every fourth group of 16, beginning with group `warp`.
     TLM_DEVICE void Load(int step, int column, uint32_t (&b)[4]) {
       uint32_t(&words)[4] = words_[column / 4];
       if (step % 2 == 0) LoadMatricesTransposed(words, pieces_.At(16 * step, column));
@@ -288,7 +288,7 @@ class Fp8Tiles {
     template <int N>
     TLM_DEVICE void Mend(float (&values)[N][2][4]) const {
       if ((flags_.word[0] | flags_.word[1] | flags_.word[2] | flags_.word[3]) >> 16 == 0) return;
-      uint32_t found = 0;  // bit 4i + e: element e of the lane's of piece i
+      uint32_t found = 0;  // bit 4i + e: the lane's element e of piece i is NaN
 #pragma unroll 1
       for (int k = 0; k < 4 * N; ++k) {
         const int piece = WarpOfBlock() + k / 4 * 4;
@@ -320,8 +320,8 @@ class Fp8Tiles {
           flags_(flags) {}
 
     const unsigned char* tile_;
-    Pieces pieces_;    // of 32 keys: one piece, of two steps
-    Quad factors_[2];  // of keys 2t, 2t + 1 and 2t + 8, 2t + 9 of every step
+    Pieces pieces_;    // for 32 keys: one piece, of two steps
+    Quad factors_[2];  // for keys 2t, 2t + 1 and 2t + 8, 2t + 9 of every step
     Quad flags_;
     uint32_t words_[(kRowPieces + 3) / 4][4];
   };
@@ -333,8 +333,8 @@ class Fp8Tiles {
 
  private:
   static constexpr uint32_t kNaN32 = 0x7fffffff;
-  static constexpr uint16_t kNaN = 0x7fff;                              // of either type
-  static constexpr size_t kScales = MmaAttentionSharedBytes(kHeadDim);  // where they begin
+  static constexpr uint16_t kNaN = 0x7fff;                              // NaN of both types
+  static constexpr size_t kScales = MmaAttentionSharedBytes(kHeadDim);  // offset of the scales
   static_assert(kHeadDim % 16 == 0 && kAttentionTile == 16 * kAttentionThreads / kWarpLanes &&
                 kAttentionTile == kFp8PageTokens);
 
@@ -348,20 +348,21 @@ class Fp8Tiles {
   TLM_DEVICE unsigned char* Bytes(int stage, int part) const {
     return bytes_ + (2 * stage + part) * kTileElements;
   }
-  // [4 lanes][4 steps][2 eights of keys][2 keys]: as NarrowValueFragments has those of V (part 1).
+  // [4 lanes][4 steps][2 groups of 8 keys][2 keys]: NarrowValueFragments' layout for V (part 1).
   TLM_DEVICE uint16_t* Factors(int part) const {
     return reinterpret_cast<uint16_t*>(keys_) + part * kAttentionTile;
   }
-  // Of key or value `row` of the warp's 16.
+  // The place of key or value `row` of the warp's 16.
   static TLM_DEVICE int FactorPlace(int row) {
     return row % 8 / 2 * 16 + WarpOfBlock() * 4 + row / 8 * 2 + row % 2;
   }
   // [4 warps]: which of their keys and values may have a NaN.
   TLM_DEVICE uint32_t* Flags() const { return reinterpret_cast<uint32_t*>(Factors(2)); }
 
-  // visit(set, row, piece, rows, pieces) for the lane's of the warp's pieces: piece + pieces of row
-  // + rows of the page, of which the latter are known when compiled. Rows are the lane's number
-  // modulo 8 (set 0), that + 8 (set 1) and, of pieces that are no four, modulo 16 (set 2).
+  // Calls visit(set, row, piece, rows, pieces) for the lane's share of the warp's pieces: piece +
+  // pieces of row + rows in the page; `rows` and `pieces` are compile-time constants. Row numbers
+  // are the lane's modulo 8 (set 0), these + 8 (set 1) and, for pieces beyond the last four, the
+  // lane's modulo 16 (set 2).
   template <int kAtOnce, typename Visit>
   static TLM_DEVICE void ForPieces(Visit visit) {
     constexpr int kFours = kRowPieces / 4 * 4;
@@ -409,13 +410,13 @@ class Fp8Tiles {
     }
   }
 
-  unsigned char* const bytes_;   // [2 stages][K, V][64][head_dim], their pieces swizzled
+  unsigned char* const bytes_;   // [2 stages][K, V][64][head_dim], pieces swizzled
   unsigned char* const scales_;  // [2 stages][K, V][64]
   T* const keys_;                // [K, V] tiles
 };
 
-// Brings the tiles of a block's units, one after the other over the borders of units, to two stages
-// in turn.
+// Brings the tiles of a block's units, one after the other and across units, to two stages
+// alternately.
 template <typename Tiles>
 class TileStream {
  public:
@@ -429,7 +430,7 @@ class TileStream {
     Enter();
   }
 
-  // Begins the copies of the next tile, in two groups: K, then V; groups of nothing after the last.
+  // Begins the copies of the next tile, in two groups: K, then V; empty groups after the last tile.
   TLM_DEVICE void Fetch() {
     if (unit_ < end_) {
       const unsigned char* const page = Page();
@@ -445,8 +446,8 @@ class TileStream {
     }
   }
 
-  // Before WaitForPrevious: Fetch, if no kernel of the batch writes the tile. What comes next is
-  // asked for in L2, where a key that is still to be written does no harm.
+  // Call before WaitForPrevious: calls Fetch if no kernel of the batch writes the tile. Prefetches
+  // the next tile to L2, where a key that is still to be written does no harm.
   TLM_DEVICE bool FetchStored() {
     const bool stored = unit_ < end_ && (tile_ + 1) * kAttentionTile <= UnitAt(args_, unit_).stored;
     if (stored) Fetch();
@@ -458,11 +459,11 @@ class TileStream {
   }
 
  private:
-  // The tile's keys.
+  // Returns the address of the tile's keys.
   TLM_DEVICE const unsigned char* Page() const {
     return head_ + int64_t{block_} * block_pages_ * Tiles::kPageBytes;
   }
-  // The block's id is looked up a tile ahead of its use.
+  // Looks up the block's id one tile ahead of its use.
   TLM_DEVICE void Advance() {
     ++tile_;
     seen_.first -= kAttentionTile;
@@ -499,7 +500,7 @@ class TileStream {
   int unit_end_ = 0;
   int tile_ = 0;
   int block_ = 0;
-  const unsigned char* head_ = nullptr;  // the unit's in block 0
+  const unsigned char* head_ = nullptr;  // the unit's kv head in block 0
   Seen seen_{0, 0};
   const int32_t* table_ = nullptr;
 };

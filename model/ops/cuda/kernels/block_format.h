@@ -1,16 +1,16 @@
 // The layout in device memory of weights in blocks (model/tensor/blocks.h): constants and offsets,
 // for host and kernels.
 //
-//   strip    32 rows of the matrix; its cells lie one after the other
+//   strip    32 rows of the matrix; its cells are stored one after the other
 //   cell     256 inputs of a strip. The last cell has 128 if that is enough
 //   span     128 inputs of a cell
 //   unit     32 inputs
 //   step     16 inputs: the K of one mma
 //
-// Of every step and row, a lane of a warp needs four elements of the mma's 16 x 16 operand: inputs
-// 2 t, 2 t + 1, 2 t + 8 and 2 t + 9, with t = lane % 4. A lane's elements lie together: one 16-byte
-// load gives it all its elements of 128 inputs of a row (4 bits) or of 64 inputs (8 bits). A cell
-// has these arrays:
+// In each step and row, a lane of a warp needs four elements of the mma's 16 x 16 operand: inputs
+// 2 t, 2 t + 1, 2 t + 8 and 2 t + 9, with t = lane % 4. A lane's elements are stored together: one
+// 16-byte load gives it all its elements of 128 inputs of a row (4 bits) or of 64 inputs (8 bits).
+// A cell has these arrays:
 //
 //   low      the integers, or their low 4 bits.
 //            4 bits: [span][row][t] of 16 bytes. Word w has steps 2 w and 2 w + 1 of the span.
@@ -20,7 +20,7 @@
 //            half, in the order above.
 //   high     the bits above 4: [span][row][t] of 32 x 1 or 2 bits, one word for 4 or 2 units. Byte
 //            b belongs to the two nibbles of byte b in each unit's word of low bits: its low half
-//            has the high bits of the lower nibbles, its high half those of the upper nibbles,
+//            has the high bits of the lower nibbles, its high half serves the upper nibbles,
 //            units ascending.
 //   entries  [unit][row]: the scales or factors of 32 inputs
 //   heads    [group][row]: the scales of a group of inputs
@@ -32,7 +32,7 @@
 
 #include <cstdint>
 
-// For functions that the host calls, too; the host has no simt.h.
+// For functions that the host also calls, which has no simt.h.
 #ifdef __CUDACC__
 #define TLM_ON_BOTH __host__ __device__
 #else
@@ -55,14 +55,14 @@ enum class BlockScales : int32_t {
   kFactorMin,      // entries: s and t, one byte each; heads: d, dmin
   kTwoFactors,     // entries: s of each 16 inputs, signed bytes; heads: d
   kFloat,          // heads: the scale, in float32; zeros
-  kFloatElements,  // heads: the scale, in float32; q are the bits of E4M3 (model/tensor/fp8.h)
+  kFloatElements,  // heads: the scale, in float32; q has the bits of E4M3 (model/tensor/fp8.h)
 };
 
 struct StripFormat {
   int32_t low_bits = 8;   // 4 or 8
   int32_t high_bits = 0;  // 0; 1 and 2 for types of 5 and 6 bits
   BlockScales scales = BlockScales::kHalf;
-  int32_t group_log2 = 0;   // of the inputs per head, 32 to 256; 0: there are no heads
+  int32_t group_log2 = 0;   // inputs per head, 32 to 256, as a logarithm; 0: there are no heads
   int32_t zero = 0;         // the zero point, unless each group has its own
   bool has_values = false;  // q is an index into kIq4NlValues
 
@@ -104,7 +104,8 @@ struct StripFormat {
   }
 };
 
-// The format with these fields. `group_log2` counts only for float32 scales; the rest follows.
+// Returns the format with these fields. `group_log2` matters only for float32 scales; the rest
+// follows.
 TLM_ON_BOTH constexpr StripFormat StripFormatOf(int low_bits, int high_bits, BlockScales scales,
                                                 bool has_values, int group_log2) {
   const bool is_signed = scales == BlockScales::kHalf || scales == BlockScales::kTwoFactors;
@@ -162,12 +163,12 @@ constexpr int KindOf(const StripFormat& format) {
   return place;
 }
 
-// A matrix, or consecutive rows of one, as kernels take it.
+// A matrix, or consecutive rows of one, in the form that kernels take.
 struct BlockMatrixArgs {
-  const unsigned char* data = nullptr;  // of the first strip; 16-byte aligned
+  const unsigned char* data = nullptr;  // the first strip; 16-byte aligned
   int64_t strip_bytes = 0;
   StripFormat format;
-  int32_t spans = 0;                     // of a row
+  int32_t spans = 0;                     // spans of a row
   int32_t k = 0;                         // inputs of a row
   const int32_t* input_order = nullptr;  // [k]: stored input i is input input_order[i]; null: i
 };

@@ -16,8 +16,8 @@ inline constexpr int kStepLanes = 4;
 inline constexpr int kSpanSteps = kSpanInputs / kStepInputs;
 inline constexpr int kSpanUnits = kSpanInputs / kUnitInputs;
 
-// 2^23: from here on a float's low bits are an integer. So an integer below 2^8 becomes a float by
-// an OR and an exact subtraction, which take less time than a conversion.
+// 2^23: from here on a float's low bits are an integer. So an OR and an exact subtraction turn an
+// integer below 2^8 into a float, in less time than a conversion.
 inline constexpr float kIntegerBase = 8388608.0f;
 TLM_DEVICE float AboveBase(int integer) {
   return FloatOfBits(FloatBits(kIntegerBase) | static_cast<uint32_t>(integer));
@@ -163,7 +163,7 @@ TLM_DEVICE float ElementOf(const StripFormat& format, int q, const StepScale& sc
 
 // --- A lane's eight elements of a unit, converted to bfloat16 in few instructions. ---
 //
-// The bits are those of ElementOf, rounded to bfloat16, except the sign of zeros, which no sum that
+// The bits equal ElementOf's, rounded to bfloat16, except the sign of zeros, which no sum that
 // begins with 0 shows. First, integers become the low bits of a float, or of two bfloat16, whose
 // upper bits are a constant exponent: 2^15 + q or 128 + q. That takes one permutation or selection
 // and usually no shift. Then:
@@ -261,7 +261,7 @@ TLM_DEVICE UnitScale UnitScaleOf(const StripFormat& format, Conversion conversio
 
 // The integers of a unit as bytes, for low_bits 4. bytes[i] has pair i of the first step in bytes 0
 // and 2, of the second step in bytes 1 and 3. With has_values, bytes[i] has elements i of the
-// pairs, those of the first step in bytes 0 and 1.
+// pairs; the first step's are in bytes 0 and 1.
 TLM_DEVICE void UnitBytes(const StripFormat& format, const UnitBits& bits, int unit,
                           uint32_t (&bytes)[2]) {
   if (format.has_values) {
@@ -362,7 +362,7 @@ TLM_DEVICE void UnitPairs(const StripFormat& format, Conversion conversion, cons
 template <int kRows>
 struct SpanShare {
   LaneBits bits[kRows];
-  StepScale scales[kRows][2];  // of the lane's unit
+  StepScale scales[kRows][2];  // scales of the lane's unit
 
   // Loads rows `row` + i * row_step of span `span` of a cell, with t = lane % 4.
   TLM_DEVICE void Load(const StripFormat& format, const unsigned char* cell, int spans, int span,
@@ -387,7 +387,7 @@ struct SpanShare {
     return Ballot(takes) == 0xffffffffu;
   }
 
-  // Calls store(unit, pairs) for every unit in turn, with pairs [kRows][2][2] as from UnitPairs.
+  // Calls store(unit, pairs) for every unit in turn, with pairs [kRows][2][2] from UnitPairs.
   template <typename Store>
   TLM_DEVICE void Convert(const StripFormat& format, Conversion conversion, int lane,
                           const Store& store) const {

@@ -75,7 +75,7 @@ TLM_DEVICE void StorePiece(const BlockMatrixArgs& matrix, const uint16_t* from, 
   }
 }
 
-// The constants of kind kKind; the group size at run time.
+// The format's fields are constants of kind kKind, except the group size.
 template <int kKind>
 TLM_KERNEL __launch_bounds__(kCellThreads) Dequantise(const DequantiseArgs args) {
   LetNextStart();
@@ -86,7 +86,7 @@ TLM_KERNEL __launch_bounds__(kCellThreads) Dequantise(const DequantiseArgs args)
   const int strip = first_strip + static_cast<int>(blockIdx.y);
   const int spans = SpansOf(args.matrix, cell);
   uint16_t* const tile = SharedMemory<uint16_t>();
-  // Before the wait: no kernel writes weights.
+  // Runs before the wait: no kernel writes weights.
   ConvertShare(format, CellOf(args.matrix, strip, cell), spans, tile);
   WaitForPrevious();
   SyncThreads();

@@ -25,9 +25,9 @@ struct DequantiseArgs {
 };
 cudaError_t LaunchDequantise(const DequantiseArgs& args, cudaStream_t stream);
 
-// out[t] = the row that `rows` names, in float32, of the same bfloat16 values; added to out[t]
-// with `adds`. A row below 0 stands for others[-1 - row], or without `others` for row 0. May begin
-// a batch, as LaunchEmbed.
+// out[t] = the row that `rows` names, in float32, with the same bfloat16 values; added to out[t]
+// with `adds`. A row below 0 means others[-1 - row], or row 0 without `others`. May begin a batch,
+// like LaunchEmbed.
 struct EmbedBlocksArgs {
   BlockMatrixArgs table;
   const int32_t* rows = nullptr;  // [tokens]

@@ -19,8 +19,8 @@ struct EmbeddingTable {
 };
 
 // out[t] = tokens_table[id of t] + positions_table[positions[t]], in float32. A token id below 0
-// stands for sampled[-1 - id]. Padding tokens (position -1) take row 0 of the second table. One of
-// the tables may be missing. Bytes: tokens * dim * (element + 4), and again for the second table.
+// means sampled[-1 - id]. Padding tokens (position -1) take row 0 of the second table. One of the
+// tables may be missing. Bytes: tokens * dim * (element + 4), and again for the second table.
 struct EmbedArgs {
   EmbeddingTable tokens_table;         // [vocab_size, dim]
   EmbeddingTable positions_table;      // [context_length, dim]
@@ -33,10 +33,10 @@ struct EmbedArgs {
   int64_t out_stride = 0;
 };
 
-// Loads the kernel; once on a device, before the first launch.
+// Loads the kernel. Call it once on each device, before the first launch.
 cudaError_t LoadEmbed();
-// Begins a batch: it overlaps no kernel before it, so that all others of the batch may read what
-// earlier batches wrote before they wait.
+// Begins a batch: it overlaps no earlier kernel, so that all other kernels of the batch may read
+// data of earlier batches before they wait.
 cudaError_t LaunchEmbed(const EmbedArgs& args, cudaStream_t stream);
 
 }  // namespace tlm

@@ -3,9 +3,9 @@
 // [64][head_dim] elements, then 64 scales.
 //
 // In each group of 16 elements the two halves alternate: bytes 2i and 2i + 1 are elements i and i +
-// 8. So the even bytes of a word are neighbouring elements, as are the odd ones. Each pair becomes
-// one word of 16-bit elements, and the two words are what a lane needs for a step of MultiplyAdd.
-// Elements after the last whole 16 lie in order.
+// 8. So the even bytes of a word are neighbouring elements, and so are the odd ones. Each pair
+// becomes one word of 16-bit elements, and a lane needs these two words for a step of MultiplyAdd.
+// Elements after the last complete group of 16 are in order.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_FP8_ROWS_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_FP8_ROWS_H_
 
@@ -56,7 +56,7 @@ inline constexpr uint32_t kFp8MostScale = kFp8ScaleBias + kFp8MaxExponent;
 template <typename T, bool kConverted = kFp8Converts<T>>
 TLM_DEVICE uint32_t Fp8Factor(uint32_t scale) {
   constexpr bool kIsF16 = std::is_same_v<T, F16>;
-  constexpr uint32_t kOne = kIsF16 ? 0x04000400u : 0x00800080u;  // of the exponents
+  constexpr uint32_t kOne = kIsF16 ? 0x04000400u : 0x00800080u;  // in the exponents
   constexpr uint32_t kBias = kIsF16 ? 15 : 127;
   const uint32_t high = scale < kFp8MostScale ? scale : kFp8MostScale;
   const uint32_t in_range = high > kFp8LeastScale ? high : kFp8LeastScale;
@@ -73,8 +73,8 @@ inline constexpr int kFp8Fields = 4;
 template <>
 inline constexpr int kFp8Fields<F16> = 7;
 
-// Widens four elements: low has those of bytes 0 and 2, high those of bytes 1 and 3. The result for
-// a NaN is unspecified.
+// Widens four elements: low gets bytes 0 and 2, high gets bytes 1 and 3. The result for a NaN is
+// unspecified.
 template <typename T, bool kConverted = kFp8Converts<T>>
 TLM_DEVICE void Fp8Widen(uint32_t bytes, uint32_t factor, uint32_t& low, uint32_t& high) {
   if constexpr (kConverted) {
@@ -82,7 +82,7 @@ TLM_DEVICE void Fp8Widen(uint32_t bytes, uint32_t factor, uint32_t& low, uint32_
   } else {
     constexpr int kShift = kFp8Fields<T>;
     constexpr uint32_t kMagnitude = 0x007f007fu << kShift;
-    // One instruction for both words. Written as bytes & .., compilers move it behind the shift.
+    // This is one instruction for both words. Compilers would move bytes & .. after the shift.
     const uint32_t signs = SelectBits(0x80808080u, bytes, 0);
     // A sign that is not moved to the top of its half is within kMagnitude.
     static_assert((kMagnitude & 0x00800080u) == 0x00800080u);

@@ -1,4 +1,4 @@
-// GEMM of few rows of x with a matrix in blocks. Of the matrix it reads only the blocks' own bytes.
+// GEMM of few rows of x with a matrix in blocks. It reads the matrix only as the blocks' own bytes.
 //
 // A thread block has six warps. Two multiply. Four convert blocks into tensor-core operands, one
 // cell of a strip (32 rows, 256 of k; block_format.h) ahead of the multiplying warps. Phase i, from
@@ -10,8 +10,8 @@
 //   multipliers  begin copying the part of x for cell i + stages - 1
 //                multiply cell i: operand buffer i % 2, x from the ring; 16 rows each
 //
-// Operands are in shared memory in the order of mma fragments, 16 bytes per lane and mma. The order
-// of additions is that of gemm_mma.h: an accumulator starts at 0 and takes k ascending by 16.
+// Operands are in shared memory in the order of mma fragments, 16 bytes per lane and mma. Additions
+// have the order of gemm_mma.h: an accumulator starts at 0 and takes k ascending by 16.
 //
 // Bytes: the matrix's strips once, x once per strip (from L2), the outputs.
 //
@@ -33,19 +33,20 @@
 //   Q6_K       319 (5.0)            362     1,800: 640 to 750    0.73 to 0.85
 //   Q5_K       360 (5.6)            310     1,970: 700 to 820    0.80 to 0.93
 //
-// - "Instructions": those that a converter executes, in the code of sm_90a, from the end of its
-//   copies to the end of its stores, for 64 weights per lane. "long": for scales of more than 11
-//   bits (TakesFast).
-// - "By issue": first the instructions of all warps, 4 (62 + these) + 2 * 140; then the clocks that
-//   4 schedulers take at 0.6 to 0.7 instructions a clock each.
-// - The chain of dependent mma of a cell, 16 of 33 clocks, takes 264 clocks per cell with two
-//   thread blocks on an SM, and 528 with one, as with matrices of up to 132 strips: a share of at
-//   least 0.60.
+//  - "Instructions": executed by a converter, in the code of sm_90a, from the end of its
+//    copies to the end of its stores, for 64 weights per lane. "long": for scales of more than 11
+//    bits (TakesFast).
+//  - "By issue": first the instructions of all warps, 4 (62 + these) + 2 * 140; then the clocks
+//  that
+//    4 schedulers take at 0.6 to 0.7 instructions a clock each.
+//  - The chain of dependent mma of a cell, 16 of 33 clocks, takes 264 clocks per cell with two
+//    thread blocks on an SM, and 528 with one, as with matrices of up to 132 strips: a share of at
+//    least 0.60.
 //
-// So the issue rate is the limit, except for matrices with few strips, where the chain is. Hence 4
-// bits take less memory than 8, but not less time. With one thread block per SM a converter's path,
-// some 280 to 420 instructions at 0.5 to 0.7 a clock, is about as long as the chain, so more
-// converters would only wait for the chain.
+// So the issue rate is the limit, except for matrices with few strips, where the chain is the
+// limit. Hence 4 bits take less memory than 8, but not less time. With one thread block per SM a
+// converter's path, some 280 to 420 instructions at 0.5 to 0.7 a clock, is about as long as the
+// chain, so more converters would only wait for the chain.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -96,9 +97,9 @@ struct BlockShape {
 // Counts that follow from a matrix's inputs and from the strips of this thread block, which are
 // blockIdx.x, blockIdx.x + gridDim.x, ...
 struct CellCounts {
-  int cells;       // per strip
-  int last_spans;  // in a strip's last cell
-  int all_cells;   // of all strips of this thread block
+  int cells;       // cells per strip
+  int last_spans;  // spans in a strip's last cell
+  int all_cells;   // cells of all strips of this thread block
 
   TLM_DEVICE explicit CellCounts(const GemmBlocksArgs& args) {
     cells = (args.matrix.spans + kMaxSpans - 1) / kMaxSpans;
@@ -127,8 +128,8 @@ struct CellCursor {
   }
 };
 
-// `format`: args.matrix.format, whose fields are mostly constants; kCellBytes: the most that a cell
-// has.
+// `format` is args.matrix.format, whose fields are mostly constants; kCellBytes is the largest size
+// of a cell.
 template <typename Shape, int kCellBytes>
 struct BlockRing {
   static constexpr int kTokens = Shape::kTokens;
@@ -138,7 +139,7 @@ struct BlockRing {
   const StripFormat& format;
   const CellCounts counts{args};
   const int cell_bytes = format.cell_bytes(kMaxSpans);
-  // Taken from lane 0, so that the compiler sees that it is uniform in the warp.
+  // Read from lane 0, so that the compiler sees that it is uniform in the warp.
   const int warp = Shuffle(static_cast<int>(threadIdx.x) / kWarpLanes, 0);
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
   const bool multiplies = warp < kMultipliers;
@@ -198,7 +199,7 @@ struct BlockRing {
       if (i < bytes) CopyAsync16(to + i, source.from + i);
     }
   }
-  // Prefetches to L2 what follows the first kStages - 1 cells of the thread block's first strip.
+  // Prefetches to L2 the data after the first kStages - 1 cells of the thread block's first strip.
   TLM_DEVICE void PrefetchCells() const {
     constexpr int kBytes = 1024;  // per thread and instruction
     const int64_t copied = int64_t{Shape::kStages - 1} * cell_bytes;
@@ -212,7 +213,7 @@ struct BlockRing {
       PrefetchToL2(from + at, bytes - at < kBytes ? static_cast<int>(bytes - at) : kBytes);
     }
   }
-  // Zeroes, in every stage, the rows of x that do not exist.
+  // Zeroes, in every stage, the missing rows of x.
   TLM_DEVICE void ClearTokens() const {
     const int exist = static_cast<int>(args.product.m) * kTokenPieces;
 #pragma unroll 1

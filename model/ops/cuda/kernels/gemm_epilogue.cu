@@ -13,9 +13,9 @@ namespace {
 using namespace simt;
 
 constexpr int kThreads = 256;
-// Enough to keep any device's memory busy; blocks go on to further runs.
+// Enough to keep any device's memory busy; blocks continue with further runs.
 constexpr int64_t kMaxBlocks = 4096;
-// The same of SwiGlu, whose widths are multiples of 1024 as a rule.
+// The same for SwiGlu, whose widths are usually multiples of 1024.
 constexpr int kSwiGluThreads = 128;
 constexpr int64_t kMaxSwiGluBlocks = 2048;
 
@@ -31,7 +31,7 @@ TLM_DEVICE RowWalk WalkRuns(int64_t rows, int64_t columns) {
           gridDim.x * kThreads};
 }
 
-// Adds the bias of columns [first, first + count) to accumulators that are rounded already.
+// Adds the bias of columns [first, first + count) to accumulators that are already rounded.
 template <typename T>
 TLM_DEVICE void AddBias(const GemmOutput& output, int first, int count, float (&v)[kRun]) {
   if (output.bias == nullptr) return;
@@ -68,7 +68,7 @@ TLM_KERNEL FinishProduct(const WithAlignment<FinishProductArgs> args) {
   }
 }
 
-// Each thread keeps to a run of columns and goes from row to row.
+// Each thread stays in a run of columns and goes from row to row.
 template <typename T>
 TLM_KERNEL SwiGlu(const WithAlignment<SwiGluArgs> args) {
   LetNextStart();
@@ -80,7 +80,7 @@ TLM_KERNEL SwiGlu(const WithAlignment<SwiGluArgs> args) {
   if (count <= 0) return;
   const int group = first / kGateGroup * kGateGroup;
   const int left = columns - group;
-  const int width = left < kGateGroup ? left : kGateGroup;  // of the group
+  const int width = left < kGateGroup ? left : kGateGroup;  // width of the group
   const bool wide = args.wide && count >= kRun;
   const bool wide_up = wide && width % kRun == 0;
   const T* const gates = static_cast<const T*>(args.op.gate_up) + group + first;
@@ -108,7 +108,7 @@ LaunchShape ShapeFor(int64_t rows, int64_t columns) {
   return {.grid = dim3(static_cast<unsigned>(blocks)), .block = dim3(kThreads)};
 }
 
-// As many rows for every block, but the last of a column.
+// Every block gets equally many rows, except the last one of a column.
 LaunchShape SwiGluShape(int64_t rows, int64_t columns) {
   constexpr int64_t kColumns = kSwiGluThreads * kRun;
   const int64_t across = (columns + kColumns - 1) / kColumns;

@@ -1,4 +1,4 @@
-// From accumulators to outputs, as GemmOutput says. Included by kernels only.
+// Converts accumulators to outputs, as GemmOutput specifies. Included by kernels only.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_GEMM_EPILOGUE_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_GEMM_EPILOGUE_H_
 
@@ -35,7 +35,7 @@ TLM_DEVICE float RoundOutput(const GemmOutput& output, float v) {
   return output.out_float32 ? v : ToFloat(FromFloat<T>(v));
 }
 
-// v of `column`, before the activation.
+// Returns v of `column`, before the activation.
 template <typename T>
 TLM_DEVICE float Biased(const GemmOutput& output, float accumulator, int64_t column) {
   const float v = RoundOutput<T>(output, accumulator);
@@ -76,7 +76,7 @@ TLM_DEVICE void BiasedRun(const GemmOutput& output, const float* accumulators, i
   }
 }
 
-// Stores the first `count` outputs of a run. wide: StoresRuns, and there are kStoreRun.
+// Stores the first `count` outputs of a run. wide: StoresRuns holds, and count is kStoreRun.
 template <typename T>
 TLM_DEVICE void StoreOutputs(const GemmOutput& output, int64_t token, int64_t column, int count,
                              bool wide, const float (&v)[kStoreRun]) {
@@ -99,18 +99,18 @@ TLM_DEVICE void StoreOutputs(const GemmOutput& output, int64_t token, int64_t co
             {{FloatBits(v[0]), FloatBits(v[1]), FloatBits(v[2]), FloatBits(v[3])}});
 }
 
-// A block's outputs on their way from its threads' registers.
+// A block's outputs between its threads' registers and the output.
 struct StagedSums {
   const float* sums;  // in shared memory
-  int first_row;      // of the product's weights, as the tile has them
+  int first_row;      // row of the product's weights, in the tile's numbering
   int first_token;
   int round;
 };
 
-// The epilogue of staged sums, all threads: to outputs, in runs. Only the activations that are long
-// stand in a loop over single outputs, once: there it is code, not time, that is spared.
+// The epilogue of staged sums, by all threads, in runs of outputs. Only long activations use a loop
+// over single outputs, with one copy of their code: that saves code, not time.
 //
-// Area says where they are: kRows rows of kTokens tokens, At(token, row) the place of a sum, a
+// Area gives the places: kRows rows of kTokens tokens, At(token, row) the place of a sum, a
 // multiple of 4 for every fourth row, TileRow(round, row) its row of the tile; gated: kGates gates,
 // then their ups, and so on.
 template <typename T, typename Area, int kThreads>
@@ -156,7 +156,7 @@ TLM_DEVICE void StoreStaged(const GemmArgs& args, const StagedSums& staged) {
     return;
   }
   constexpr int kRuns = Area::kRows / kStoreRun;
-// Once where a tile's sums take nearly all registers.
+// Unrolled once if a tile's sums take nearly all registers.
 #pragma unroll(Area::kTokens <= 64 ? 2 : 1)
   for (int i = static_cast<int>(threadIdx.x); i < tokens * kRuns; i += kThreads) {
     const int token = i / kRuns;
@@ -171,8 +171,8 @@ TLM_DEVICE void StoreStaged(const GemmArgs& args, const StagedSums& staged) {
   }
 }
 
-// Stored row of a gated matrix [n, ..] that belongs at place `within` (< 32: 16 gates, then 16 ups)
-// of group `group`; -1: that place is empty, of a last group that is narrower.
+// Returns the stored row of a gated matrix [n, ..] at place `within` (< 32: 16 gates, then 16 ups)
+// of group `group`; -1 for an empty place in a narrower last group.
 TLM_HOST_DEVICE int64_t GatedRow(int64_t n, int64_t group, int within) {
   const int64_t first = group * kGateGroup;
   const int64_t left = n / 2 - first;

@@ -14,13 +14,13 @@ namespace tlm {
 
 enum class GemmActivation : int32_t { kNone, kSilu, kRelu, kGeluTanh, kGelu };
 
-// The epilogue. Of an accumulator a, T being the type of x, or fp32 with out_float32:
-//   v = T(a);  v = T(v + bias);  v = T(activation(v));  out = v, or T(silu(v_gate) * v_up)
+// The epilogue of an accumulator a. T is the type of x, or fp32 with out_float32:
+//  v = T(a);  v = T(v + bias);  v = T(activation(v));  out = v, or T(silu(v_gate) * v_up)
 struct GemmOutput {
-  void* out = nullptr;  // of T
+  void* out = nullptr;  // [m, outputs] of type T
   int64_t out_stride = 0;
   bool out_float32 = false;
-  const float* bias = nullptr;  // [outputs]; null: none
+  const float* bias = nullptr;  // [outputs]; null: no bias
   int64_t up_bias = 0;          // gated: distance from a gate's bias to its up's
   GemmActivation activation = GemmActivation::kNone;  // not for a gated product
 };
@@ -36,18 +36,18 @@ struct GemmArgs {
   int64_t n = 0;
   int64_t k = 0;
   bool gated = false;
-  bool w_is_written = false;  // by an earlier kernel: it is read only after that has ended
+  bool w_is_written = false;  // by an earlier kernel: it is read only after that kernel has ended
   GemmOutput output;
   int32_t row_tiles = 0;    // covering n
   int32_t token_tiles = 0;  // covering m; row_tiles * token_tiles fits an int
-  // Bytes that each thread block prefetches to L2 while earlier kernels run, from the rows of its
-  // first tile, which lie one behind the other: a multiple of 16, at most kMaxPrefetchBytes. Only
-  // for tiles of kPrefetchTokens.
+  // Bytes that each thread block prefetches to L2 while earlier kernels run, from the contiguous
+  // rows of its first tile: a multiple of 16, at most kMaxPrefetchBytes. Only for tiles of
+  // kPrefetchTokens.
   int32_t prefetch_bytes = 0;
 };
 
 // Load the kernels of a type and set their shared memory. Call them once on each device, before the
-// first launch. dtype as for the launches; for the epilogue that of the weights.
+// first launch. dtype is as for the launches; for the epilogue it is the type of the weights.
 cudaError_t PrepareGemmMma(DType dtype);
 cudaError_t PrepareGemmSimt(DType dtype);
 cudaError_t PrepareGemmEpilogue(DType dtype);
@@ -70,22 +70,23 @@ struct GemmBlocksArgs {
 inline constexpr int kBlockGemmTokens[] = {8, 16, 32};
 inline constexpr int kBlockGemmShapes = 3;
 size_t GemmBlocksSharedBytes(const StripFormat& format, int shape);
-// most_shared_bytes: the most that a thread block may have.
+// most_shared_bytes: the limit of a thread block.
 cudaError_t PrepareGemmBlocks(const StripFormat& format, size_t most_shared_bytes);
 cudaError_t LaunchGemmBlocks(const GemmBlocksArgs& args, int shape, int grid, cudaStream_t stream);
 
-// Without tensor cores, for fp32 and for 16-bit weights whose shape these cannot take: one thread
-// block for each of row_tiles * token_tiles tiles `tile` of kSimtTiles. Every output is one fp32
-// chain, acc = fma(w[n, i], x[m, i], acc) for i = 0, 1, ... from acc = 0, for every tile. dtype
-// kF32, kBF16 or kF16, of x and w. x need not be aligned; w's rows must be zero from k up to a
-// multiple of 16 bytes. Bytes: the weights once per token tile, x once per row tile, the outputs.
+// Computes without tensor cores, for fp32 and for 16-bit weights whose shape these cannot take: one
+// thread block for each of row_tiles * token_tiles tiles `tile` of kSimtTiles. Every output is one
+// fp32 chain, acc = fma(w[n, i], x[m, i], acc) for i = 0, 1, ... from acc = 0, for every tile. x
+// and w have type dtype: kF32, kBF16 or kF16. x need not be aligned; w's rows must be zero from k
+// up to a multiple of 16 bytes. Bytes: the weights once per token tile, x once per row tile, the
+// outputs.
 cudaError_t LaunchGemmSimt(const GemmArgs& args, DType dtype, int tile, cudaStream_t stream);
 
 // The epilogue of a product that the library computed: element by element, with the same roundings
 // as the fused epilogue of the own kernels.
 //
-// output.out [m, n] holds accumulators rounded to its type, and becomes what GemmOutput says.
-// dtype: of x. Bytes: m n elements read and written.
+// output.out [m, n] holds accumulators rounded to its type, and becomes GemmOutput's result. x has
+// type dtype. Bytes: m n elements read and written.
 struct FinishProductArgs {
   GemmOutput output;
   int64_t m = 0;

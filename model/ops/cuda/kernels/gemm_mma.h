@@ -15,7 +15,7 @@
 //                 Meanwhile cp.async of a later stage, of this tile or the next, into the slot
 //                 that was multiplied before
 //              6. epilogue, per tile: barrier; sums to the slot just multiplied; barrier; bias,
-//                 activation or gate, and stores, by all threads. Copies for the next tile go on
+//                 activation or gate, and stores, by all threads. Copies for the next tile continue
 //   shared     a ring of kStages slots, one per pipeline stage: [rows][stage_k] of weights, then
 //              [tokens][stage_k] of x, swizzled (gemm_ring.h). In 6. one slot holds [tokens][rows]
 //              floats. 64 to 96 KB per thread block
@@ -98,7 +98,7 @@ struct WarpProduct {
     active = warp < Shape::kActiveWarps;
     first_row_tile = warp % Shape::kWarpsAlongRows * Shape::kRowTiles;
     first_token_tile = warp / Shape::kWarpsAlongRows * Shape::kTokenTiles;
-    const int row = lane % 8;  // of an 8 x 8 matrix; matrices 1 and 3 are the lower half of the 16
+    const int row = lane % 8;  // row of a matrix; matrices 1 and 3 are the lower half of the 16
     const int lower = lane / 8 % 2;
     weight_piece = lane / 16;
     token_piece = lane / 8;

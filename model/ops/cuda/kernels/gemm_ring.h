@@ -113,7 +113,7 @@ struct StageCopier {
   int row;  // negative: this thread is no copier
   int piece;
   int target;  // byte of a stage that its piece of pass 0 goes to
-  int k_end;   // from this stage k on, this thread's pieces lie beyond k
+  int k_end;   // from this stage k on, this thread's pieces are beyond k
   // For the cursor's tile: addresses of the pieces at k = 0, and which rows exist.
   const char* weights[Shape::kWeightPasses];
   const char* tokens[Shape::kTokenPasses];
@@ -140,7 +140,7 @@ struct StageCopier {
     const int first = place.row_tile * Shape::kRows + row;
     const int first_token = place.token_tile * Shape::kTokens + row;
     const int n = static_cast<int>(args.n);
-    // Up to here all rows exist and lie in order; in a gated matrix that excludes a last group of
+    // Up to here all rows exist and are in order; in a gated matrix that excludes a last group of
     // fewer than 16 gates.
     const int plain = args.gated ? n & -(2 * kGateGroup) : n;
     const int64_t stride = args.w_stride * 2;

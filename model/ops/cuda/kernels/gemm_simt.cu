@@ -28,9 +28,9 @@ struct SimtShape {
   static constexpr int kStages = kSimtTiles[kTile].stages;
   static constexpr int kRowSums = kRows / kRowThreads;  // per thread, along rows
   static constexpr int kTokenSums = kTokens / kTokenThreads;
-  static constexpr int kUnroll = kRowSums * kTokenSums > 4 ? 1 : 4;  // of the loop over pieces
-  static constexpr int kElements = kPieceBytes / static_cast<int>(sizeof(T));  // of a piece
-  static constexpr int kPieces = kSimtTiles[kTile].row_bytes / kPieceBytes;    // of a row
+  static constexpr int kUnroll = kRowSums * kTokenSums > 4 ? 1 : 4;  // for the loop over pieces
+  static constexpr int kElements = kPieceBytes / static_cast<int>(sizeof(T));  // per piece
+  static constexpr int kPieces = kSimtTiles[kTile].row_bytes / kPieceBytes;    // per row
   static constexpr int kPitch = kSimtTiles[kTile].row_bytes + kPieceBytes;
   static constexpr int kStageBytes = kSimtTiles[kTile].stage_bytes();
   static constexpr int kStageK = kPieces * kElements;
@@ -69,7 +69,7 @@ struct SimtBlock {
     return SharedMemory<unsigned char>() + slot * Shape::kStageBytes + row * Shape::kPitch;
   }
 
-  // The stored row of the matrix that is row `place` of the tile; -1: none.
+  // Returns the stored row of the matrix at row `place` of the tile; -1: no row.
   TLM_DEVICE int64_t WeightRow(int place) const {
     const int64_t stored = int64_t{row_tile} * Shape::kRows + place;
     if (args.op.gated) {

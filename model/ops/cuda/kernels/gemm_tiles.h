@@ -28,7 +28,7 @@ namespace tlm {
 // warps divide it, warps_along_rows x (active warps / warps_along_rows); the remaining warps only
 // copy.
 struct MmaTile {
-  int rows;              // of the weight matrix; a multiple of 16
+  int rows;              // rows of the weight matrix; a multiple of 16
   int tokens;            // a multiple of 8
   int warps_along_rows;  // divides rows / 16
   int stage_k;           // 32, 64 or 128: elements of k per pipeline stage

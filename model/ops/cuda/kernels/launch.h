@@ -41,7 +41,7 @@ cudaError_t Launch(void (*kernel)(Args), const LaunchShape& shape, cudaStream_t 
 // Call it once for each instantiation on every device, before its first launch. It loads the
 // kernel's code, which otherwise happens at that launch and is not allowed during a graph capture.
 // It also requests the largest shared-memory carveout, the same for all kernels: an SM whose
-// carveout must change runs no block of the next kernel beside those of the previous one.
+// carveout must change runs no block of the next kernel next to the previous one's.
 template <typename Args>
 cudaError_t LoadKernel(void (*kernel)(Args)) {
   constexpr int kMaxShared = 100;  // per cent

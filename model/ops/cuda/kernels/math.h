@@ -1,5 +1,5 @@
 // Elementary functions with the same bits on host and device. They use only operations that IEEE
-// 754 rounds correctly, in a written order. Tests compare them with float64
+// 754 rounds correctly, in a fixed order. Tests compare them with float64
 // (tests/unit/model/ops/cuda).
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_MATH_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_MATH_H_
@@ -8,8 +8,8 @@
 
 namespace tlm::simt {
 
-// 2^x for -125 <= x <= 0, within 2 units in the last place. For any other x the result is some
-// number.
+// Returns 2^x for -125 <= x <= 0, within 2 units in the last place. For other x the result is
+// unspecified.
 TLM_HOST_DEVICE float Exp2InRange(float x) {
   // x = i + f with i an integer and f in [-0.5, 0.5]: adding 1.5 * 2^23 leaves i in the low bits.
   const float shifted = x + 12582912.0f;
@@ -28,7 +28,8 @@ TLM_HOST_DEVICE float Exp2InRange(float x) {
   return FloatOfBits(FloatBits(p) + exponent);
 }
 
-// 2^x for x <= 0, given in_range = Exp2InRange(x); 0 below -125 and for -infinity, NaN for NaN.
+// Returns 2^x for x <= 0, given in_range = Exp2InRange(x); 0 below -125 and for -infinity, NaN for
+// NaN.
 TLM_HOST_DEVICE float Exp2Anywhere(float x, float in_range) {
   // Selected at the end, without a branch, so that a device works on several values at once.
   const float otherwise = x != x ? x : 0.0f;

@@ -92,7 +92,8 @@ struct Head {
       }
     }
   }
-  // Stores a row of a page (fp8_rows.h), with the values that Store would write. All lanes.
+  // Stores a row of a page (fp8_rows.h), with the values that Store would write. All lanes take
+  // part.
   TLM_DEVICE void StoreFp8(const Fp8Row& row) const {
     float rounded[kUnits][kUnit];
     uint32_t largest = 0;
@@ -151,9 +152,10 @@ struct Head {
     }
   }
 
-  // The index of the first element of the lane's pair `i` of unit u, i < 2; -1: it does not exist.
+  // Returns the index of the first element of the lane's pair `i` of unit u, i < 2; -1: it does not
+  // exist.
   TLM_DEVICE int First(int u, int i) const { return Index(u, args.op.interleaved ? 2 * i : i); }
-  // Loads (cos, sin) of the lane's pairs; `from` has those of pair k at 2 k.
+  // Loads (cos, sin) of the lane's pairs; `from` has pair k at 2 k.
   TLM_DEVICE void LoadAngles(const float* from, Neighbours<float> (&angles)[kUnits][2]) const {
 #pragma unroll
     for (int u = 0; u < kUnits; ++u) {
@@ -195,7 +197,7 @@ TLM_DEVICE int64_t CachePage(const PrepareAttentionArgs& op, int64_t token, int3
 
 // One warp per (token, head), the heads of a token in turn; kUnits * 128 >= head_dim. Everything
 // that no kernel writes (position, block, angles, gains) is loaded before the wait; after it only
-// the head itself is.
+// the head itself is loaded.
 template <typename T, int kUnits, bool kFp8>
 TLM_DEVICE void Prepare(const PrepareAttentionKernelArgs& args) {
   LetNextStart();

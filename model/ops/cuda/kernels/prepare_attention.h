@@ -35,8 +35,8 @@ struct PrepareAttentionArgs {
   const float* rope_table = nullptr;
   bool interleaved = false;               // pairs (2i, 2i + 1), else (i, i + head_dim / 2)
   const int32_t* positions = nullptr;     // [tokens]; below 0: padding, ignored
-  const int32_t* table_of = nullptr;      // [tokens]: index of the sequence's first block in
-  const int32_t* block_tables = nullptr;  // this, ids of blocks
+  const int32_t* table_of = nullptr;      // [tokens]: index of the sequence's first block
+  const int32_t* block_tables = nullptr;  // ids of blocks; table_of is an index into these
   void* cache = nullptr;                  // KV block 0 of the layer
   int32_t layers = 1;                     // per KV block
   int64_t tokens = 0;

@@ -91,7 +91,7 @@ TLM_DEVICE void LoadRun(const T* at, int64_t count, bool wide, float (&out)[kRun
   }
 }
 
-// Rounds each value once. `count` and `wide` as above.
+// Rounds each value once. `count` and `wide` are as above.
 template <typename T>
 TLM_DEVICE void StoreRun(T* at, int64_t count, bool wide, const float (&values)[kRun]) {
   if (!wide) {

@@ -1,5 +1,5 @@
-// Samples tokens from logits on the device. Tokens, scores and errors are bit for bit those of
-// Sampler (model/sampling/sampler.h), whose steps and formulas these are.
+// Samples tokens from logits on the device. Tokens, scores and errors have the bits of Sampler
+// (model/sampling/sampler.h), which defines the steps and formulas.
 //
 // Three kernels, each over all jobs of the table. A thread block whose job does not need the kernel
 // returns at once.
@@ -35,11 +35,11 @@ struct SampleArgs {
   const float* logits = nullptr;  // [rows, vocab_size]
   int64_t logits_stride = 0;      // elements between rows
   int64_t vocab_size = 0;         // 1 ... 2^24
-  const void* table = nullptr;    // SamplingTableHeader and what follows, 16-byte aligned
+  const void* table = nullptr;    // SamplingTableHeader, records and words; 16-byte aligned
   void* scratch = nullptr;        // SampleScratchBytes(), 256-byte aligned, zeroed before the first
                                   // launch; kept from one launch to the next
-  int64_t max_jobs = 0;           // of any table; scratch was sized for it
-  int64_t jobs = 0;               // launched for this many: at least those of the table
+  int64_t max_jobs = 0;           // limit of any table; scratch was sized for it
+  int64_t jobs = 0;               // jobs launched: at least the table's
   void* outcomes = nullptr;       // SamplingOutcome and TopToken, 16-byte aligned
   int32_t* sampled = nullptr;     // [jobs]: each job's token; 0 if it failed or is a host job
 };

@@ -107,7 +107,7 @@ TLM_DEVICE void MarkDraft(const SampleArgs& op, const SamplingRecord& record, co
   SyncThreads();
 }
 
-// `pending`: a token that is in the output once more than the history says, or kNoToken.
+// `pending`: a token that is in the output once more than in the history, or kNoToken.
 TLM_DEVICE void PenaliseChunk(const SampleArgs& op, const SamplingRecord& record,
                               const IdSpan& span, uint32_t pending, AdjustMemory* memory) {
   const Penalties penalties = {record.repetition_penalty, record.presence_penalty,
@@ -139,8 +139,8 @@ TLM_DEVICE void PenaliseChunk(const SampleArgs& op, const SamplingRecord& record
   }
 }
 
-// Adjusts memory->logits, which hold the tokens of `span`. They must be visible to the whole thread
-// block, and are so afterwards.
+// Adjusts memory->logits, which hold the tokens of `span`. The logits must be visible to the
+// complete thread block, and are visible to it afterwards.
 TLM_DEVICE void AdjustChunk(const SampleArgs& op, const SamplingRecord& record, const IdSpan& span,
                             uint32_t pending, AdjustMemory* memory) {
   if (threadIdx.x == 0) memory->pending_seen = 0;

@@ -36,7 +36,7 @@ TLM_DEVICE TokenKey MostLikely(const Tokens& tokens) {
   return MaxOfBlock<kSelectWarps>(best, tokens.memory->reduce);
 }
 
-// The rule of truncation step `step`; false: it keeps everything.
+// Returns the rule of truncation step `step`; false if it keeps everything.
 TLM_DEVICE bool RuleOf(const SamplingRecord& record, int step, Rule* rule) {
   if (step == 0) {
     *rule = {Order::kLikely, {Unit::kTokens, static_cast<double>(record.top_k)}};
@@ -50,8 +50,8 @@ TLM_DEVICE bool RuleOf(const SamplingRecord& record, int step, Rule* rule) {
   return record.top_p < 1.0;
 }
 
-// A cut after which no token is in the top_k: the top_k-th of the best tokens that the warps of
-// scan found, if there are as many.
+// Returns a cut after which no token is in the top_k: the top_k-th of the best tokens that the
+// warps of scan found, if there are as many.
 TLM_DEVICE Cut LikelyOfWarps(const SampleKernelArgs& args, const SamplingRecord& record,
                              uint32_t job, SelectMemory* memory) {
   const uint32_t all = args.scratch.chunks * kScanWarps;
@@ -72,7 +72,7 @@ TLM_DEVICE Cut LikelyOfWarps(const SampleKernelArgs& args, const SamplingRecord&
   return memory->boundary;
 }
 
-// A cut after which every token has weight 0, so that top_p keeps none of them.
+// Returns a cut after which every token has weight 0, so that top_p keeps none of them.
 TLM_DEVICE Cut LikelyWithWeight(const Tokens& tokens) {
   const float behind =
       static_cast<float>(static_cast<double>(tokens.best) - 28.5 / tokens.inverse_temperature);
@@ -84,7 +84,7 @@ TLM_DEVICE Cut LikelyWithWeight(const Tokens& tokens) {
 TLM_DEVICE void TakeOutHopeless(const SampleKernelArgs& args, const SamplingRecord& record,
                                 uint32_t job, Tokens* tokens) {
   if (record.top_k > 0) tokens->likely = LikelyOfWarps(args, record, job, tokens->memory);
-  // Not with typical_p: that also depends on the number of tokens.
+  // Skips typical_p, which also depends on the number of tokens.
   if (record.top_p >= 1.0 || record.typical_p < 1.0) return;
   tokens->likely.Tighten(LikelyWithWeight(*tokens));
 }
@@ -102,14 +102,14 @@ TLM_DEVICE void Truncate(const SamplingRecord& record, Tokens* tokens, TokenKey*
     }
     const Cut cut = SelectFirst(rule, tokens);
     if (!typical) {
-      // Tighten, not assign: a step that keeps everything must not bring back tokens that are out
-      // of play.
+      // Uses Tighten, not assignment: a step that keeps everything must not bring back tokens that
+      // are out of play.
       tokens->likely.Tighten(cut);
       continue;
     }
     tokens->unusual = cut;
     tokens->typical = true;
-    // The most likely token may have been cut by typical_p.
+    // typical_p may have cut the most likely token.
     *best = MostLikely(*tokens);
     tokens->best = tokens->front = LogitOf(*best);
   }

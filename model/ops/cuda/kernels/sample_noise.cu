@@ -32,9 +32,9 @@ TLM_DEVICE void ConsiderFour(const float (&logits)[4], uint32_t id, float best,
   }
 }
 
-// Grid (chunks, jobs), as Scan. Every thread starts from the most likely token. It skips whatever
-// cannot beat that token: whole chunks, tokens, and tokens by their random word, before any
-// logarithm.
+// Grid (chunks, jobs), like Scan. Every thread starts from the most likely token and skips
+// everything that cannot beat it, before any logarithm: complete chunks, tokens, and tokens by
+// their random word.
 TLM_KERNEL __launch_bounds__(kScanThreads) Noise(const SampleKernelArgs args) {
   LetNextStart();
   WaitForPrevious();

@@ -16,7 +16,7 @@ struct ScanMemory {
   AdjustMemory adjust;
 };
 
-// What one thread has seen of its logits.
+// One thread's results from its logits.
 struct Seen {
   TokenKey given = 0;
   TokenKey used = 0;
@@ -29,7 +29,7 @@ TLM_DEVICE TokenKey Likelier(TokenKey best, float logit, uint32_t id) {
   return key > best ? key : best;
 }
 
-// Takes in a logit before adjustment.
+// Adds a logit before adjustment.
 TLM_DEVICE void See(float logit, uint32_t id, Seen* seen) {
   // Written so that it catches NaN.
   if (!(logit < FloatOfBits(0x7f800000u)) && id < seen->first_bad) seen->first_bad = id;

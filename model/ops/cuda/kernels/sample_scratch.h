@@ -1,5 +1,5 @@
-// What the kernels of sample.h pass to each other, and how they read jobs and logits. Included by
-// these kernels only.
+// The data that the kernels of sample.h pass to each other, and their access to jobs and logits.
+// Included by these kernels only.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_SAMPLE_SCRATCH_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_SAMPLE_SCRATCH_H_
 
@@ -61,7 +61,7 @@ struct SampleScratch {
   TokenKey* warp_best = nullptr;
   SamplingState* states = nullptr;  // [max_jobs]
   int32_t* tokens = nullptr;        // [2, max_jobs], sampled by this batch and by the previous one
-  // Tickets: how many chunks of a job are done; 0 between launches.
+  // Tickets count the finished chunks of a job; 0 between launches.
   uint32_t* scan_tickets = nullptr;   // [max_jobs]
   uint32_t* noise_tickets = nullptr;  // [max_jobs]
   int64_t adjusted_stride = 0;
@@ -98,7 +98,7 @@ TLM_DEVICE TopToken* TopOf(const SampleArgs& op, uint32_t job) {
   return first + static_cast<size_t>(job) * kMaxTopTokens;
 }
 
-// The logits before adjustment, and those that the job's token is sampled from.
+// The logits before adjustment, and the logits that the job's token is sampled from.
 TLM_DEVICE const float* GivenRow(const SampleKernelArgs& args, const SamplingRecord& record) {
   return args.op.logits + record.row * args.op.logits_stride;
 }
@@ -108,7 +108,7 @@ TLM_DEVICE const float* UsedRow(const SampleKernelArgs& args, const SamplingReco
   return args.scratch.adjusted + job * args.scratch.adjusted_stride;
 }
 
-// Loads at[0] ... at[3], -infinity from `count` on. `wide`: at is 16-byte aligned.
+// Loads at[0] ... at[3]; elements from `count` on are -infinity. `wide`: at is 16-byte aligned.
 TLM_DEVICE void LoadFour(const float* at, int64_t count, bool wide, float (&out)[4]) {
   if (wide && count >= 4) {
     Quad quad;
@@ -156,7 +156,7 @@ struct Noisy {
   double value;
   int32_t id;
 };
-// The one of the two that is sampled.
+// Returns the sampled one of the two.
 TLM_DEVICE Noisy Front(const Noisy& a, const Noisy& b) {
   return b.value > a.value || (b.value == a.value && b.id < a.id) ? b : a;
 }
@@ -182,7 +182,7 @@ TLM_DEVICE void Consider(double scaled, uint32_t word, int32_t id, Noisy* front)
 }
 
 // Whether this is the last thread block of the job to arrive here. If so, the stores of all others
-// are visible. The whole block calls it; `flag` is in shared memory. Resets the ticket.
+// are visible. The complete block calls it; `flag` is in shared memory. Resets the ticket.
 TLM_DEVICE bool IsLastBlock(uint32_t* ticket, uint32_t blocks, uint32_t* flag) {
   SyncThreads();
   if (threadIdx.x == 0) {
@@ -196,7 +196,7 @@ TLM_DEVICE bool IsLastBlock(uint32_t* ticket, uint32_t blocks, uint32_t* flag) {
   return *flag != 0;
 }
 
-// Reads what other thread blocks stored before their ticket.
+// Reads values that other thread blocks stored before their ticket.
 template <typename T>
 TLM_DEVICE T LoadShared(const T* from) {
   static_assert(sizeof(T) % 4 == 0);

@@ -10,7 +10,7 @@
 
 namespace tlm::simt {
 
-// Clears the histogram, by the whole thread block. Nobody else may access it at the same time.
+// Clears the histogram, by the complete thread block. No other thread may access it meanwhile.
 TLM_DEVICE void ClearHistogram(SelectMemory* memory) {
   SyncThreads();
 #pragma unroll
@@ -59,12 +59,12 @@ TLM_DEVICE T SumBefore(T own, T* memory, T* total) {
   return before;
 }
 
-// How much weight the prefix must have.
+// The weight that the prefix must have.
 struct Wanted {
   enum class Unit : uint32_t {
     kTokens,
     kWeight,
-    kPart,  // of the total weight
+    kPart,  // a part of the total weight
   };
   Unit unit;
   double amount;
@@ -223,8 +223,8 @@ TLM_DEVICE Cut FindExact(const Tokens& tokens, bool from_list, const Rule& rule,
   return memory->boundary;
 }
 
-// The cut that leaves those tokens, first in the rule's order, that have the wanted weight. Puts
-// tokens that stay in play on the list, if there is room.
+// Returns the cut that leaves those tokens, first in the rule's order, that have the wanted weight.
+// Puts tokens that stay in play on the list, if there is room.
 TLM_DEVICE Cut SelectFirst(const Rule& rule, Tokens* tokens) {
   Wanted wanted = rule.wanted;
   const Bin bin = FindCoarse(*tokens, rule, &wanted);

@@ -17,7 +17,7 @@ inline constexpr uint32_t kBinsPerThread = kBins / kSelectThreads;
 inline constexpr uint32_t kListTokens = 2048;
 inline constexpr uint32_t kIdBits = 2 * kDigitBits + 2;  // 2^24 tokens
 
-// The bin of a histogram that has the boundary, and the sums of the bins before it.
+// The bin of a histogram that has the boundary, and the sums of the earlier bins.
 struct Bin {
   uint64_t weight_before = 0;
   uint32_t tokens_before = 0;
@@ -45,7 +45,7 @@ struct SelectMemory {
   uint32_t tokens[kBins];
   uint32_t low[kBins];
   uint32_t high[kBins];
-  // The list: tokens of the row that are looked at again.
+  // The list has tokens of the row that are examined again.
   uint32_t list_ids[kListTokens];
   float list_logits[kListTokens];
   TokenKey warp_best[kSelectThreads];
@@ -68,7 +68,7 @@ TLM_DEVICE uint64_t LikelyKey(float logit) { return 0xffffffffu - OrderedBits(lo
 struct Tokens {
   enum class Order : uint32_t { kLikely, kTypical };
   enum class Filter : uint32_t {
-    kKept,       // those that the cuts keep
+    kKept,       // the tokens that the cuts keep
     kAll,        // all of the row, with the logits as they are
     kProcessed,  // all of the row, with the logits after truncation and temperature
   };
@@ -90,7 +90,8 @@ struct Tokens {
   float typical_best = 0.0f;
   double mean = 0.0;
   Cut unusual;
-  double floor = DoubleOfBits(0xfff0000000000000);  // of the scaled logit (min_p); -infinity: none
+  double floor =
+      DoubleOfBits(0xfff0000000000000);  // min_p's limit of the scaled logit, or -infinity
 
   TLM_DEVICE double Scaled(float logit) const {
     return ScaledLogit(logit, best, inverse_temperature);

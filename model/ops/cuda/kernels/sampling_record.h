@@ -10,12 +10,12 @@
 
 namespace tlm {
 
-// The most top tokens that a job may report on the device; with more it is a host job.
+// The limit for the top tokens that a job may report on the device; with more it is a host job.
 inline constexpr uint32_t kMaxTopTokens = 32;
 
 struct SamplingTableHeader {
   uint32_t jobs = 0;
-  // Which of two arrays receives the sampled tokens; the other one holds those of the previous
+  // Which of two arrays receives the sampled tokens; the other one holds the tokens of the previous
   // batch.
   uint32_t parity = 0;
   uint32_t unused[2] = {};
@@ -38,16 +38,16 @@ inline constexpr int32_t kNoPendingJob = -1;
 
 struct SamplingRecord {
   SamplingKind kind = SamplingKind::kHost;
-  int32_t row = 0;  // of the logits
+  int32_t row = 0;  // row of the logits
   // SampleKey and seed, which determine the noise.
   uint64_t seed = 0;
   uint64_t position = 0;
   uint32_t output_index = 0;
-  uint32_t top_k = 0;  // 0: all
+  uint32_t top_k = 0;  // 0: no limit
   double inverse_temperature = 0.0;
   double top_p = 1.0;
   double typical_p = 1.0;
-  double min_p_floor = 0.0;  // log(min_p); -infinity: none
+  double min_p_floor = 0.0;  // log(min_p); -infinity: no floor
   float repetition_penalty = 1.0f;
   float presence_penalty = 0.0f;
   float frequency_penalty = 0.0f;
@@ -63,7 +63,7 @@ struct SamplingRecord {
   // (id, count in the output * 2 + whether in the prompt) pairs, ids in any order; jobs may share
   // them.
   WordRange history;
-  WordRange draft;  // the same, ids ascending; replaces what `history` has for these ids
+  WordRange draft;  // the same pairs, ids ascending; they replace `history` for these ids
   // What is reported about the sampled token.
   uint32_t wants_logprob = 0;
   uint32_t processed = 0;

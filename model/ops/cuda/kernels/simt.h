@@ -3,9 +3,9 @@
 // (tests/support/simt).
 //
 // Kernels use only this header and plain C++. All shared memory is dynamic: SharedMemory<T>().
-// Floating-point expressions are compiled without contraction; where a product and a sum are to be
-// rounded once, the code says Fma. Where a comment names a warp or a thread block, all of its
-// threads must take part.
+// Floating-point expressions are compiled without contraction; where a product and a sum must be
+// rounded once, the code calls Fma. If a comment names a warp or a thread block, all of its threads
+// must take part.
 #ifndef TLM_MODEL_OPS_CUDA_KERNELS_SIMT_H_
 #define TLM_MODEL_OPS_CUDA_KERNELS_SIMT_H_
 
@@ -43,12 +43,12 @@ TLM_DEVICE void SyncWarp() { __syncwarp(); }
 // Orders this thread's global accesses before its later ones, as other blocks see them.
 TLM_DEVICE void FenceDevice() { __threadfence(); }
 
-// Programmatic dependent launch. WaitForPrevious returns when the kernel before has ended and all
-// it wrote is visible; since that one waited, too, so is what all kernels before it wrote. It comes
-// before the first access to anything another kernel writes, and before a kernel ends: in block 0,
-// and in any other block that has something to do, all threads wait. LetNextStart allows the next
-// kernel's blocks to begin when all blocks of this one have called it or ended. It may come before
-// the wait, as the next kernel waits itself.
+// Programmatic dependent launch. WaitForPrevious returns when the previous kernel has ended and all
+// its writes are visible. That kernel waited, too, so all earlier kernels' writes are also visible.
+// The call precedes the first access to anything that another kernel writes, and precedes a
+// kernel's end: all threads wait in block 0, and in any other block with work. LetNextStart allows
+// the next kernel's blocks to begin when all blocks of this kernel have called it or ended. It may
+// precede the wait, because the next kernel waits itself.
 TLM_DEVICE void WaitForPrevious() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -66,12 +66,12 @@ template <typename T>
 TLM_DEVICE T ShuffleXor(T value, int mask) {
   return __shfl_xor_sync(0xffffffffu, value, mask);
 }
-// The value of lane `lane`.
+// Returns the value of lane `lane`.
 template <typename T>
 TLM_DEVICE T Shuffle(T value, int lane) {
   return __shfl_sync(0xffffffffu, value, lane);
 }
-// Bit i: the predicate of lane i.
+// Returns bit i from the predicate of lane i.
 TLM_DEVICE uint32_t Ballot(bool predicate) { return __ballot_sync(0xffffffffu, predicate); }
 
 // --- Atomics, on integers only, because sums of floats would depend on the order. Each returns the
@@ -176,8 +176,8 @@ TLM_HOST_DEVICE float Fma(float a, float b, float c) { return fmaf(a, b, c); }
 TLM_HOST_DEVICE double Fma(double a, double b, double c) { return fma(a, b, c); }
 TLM_HOST_DEVICE float Sqrt(float a) { return sqrtf(a); }
 TLM_HOST_DEVICE float Magnitude(float a) { return fabsf(a); }
-// 1 / a within one unit in the last place, as the device computes it: the only function here that
-// is not exact. No result may depend on which such number it is.
+// Returns 1 / a within one unit in the last place, as the device computes it: the only function
+// here that is not exact. No result may depend on which such number it is.
 TLM_HOST_DEVICE float Reciprocal(float a) {
 #ifdef __CUDA_ARCH__
   float reciprocal;
@@ -187,9 +187,9 @@ TLM_HOST_DEVICE float Reciprocal(float a) {
   return 1.0f / a;
 #endif
 }
-// The larger one; of a number and NaN the number; of two zeros either.
+// Returns the larger one; for a number and NaN the number; for two zeros either.
 TLM_HOST_DEVICE float Larger(float a, float b) { return fmaxf(a, b); }
-// The smaller one; NaN if one of them is NaN.
+// Returns the smaller one; NaN if one of them is NaN.
 TLM_DEVICE float SmallerOrNan(float a, float b) {
   float smaller;
   asm("min.NaN.f32 %0, %1, %2;" : "=f"(smaller) : "f"(a), "f"(b));
@@ -213,7 +213,7 @@ template <>
 TLM_DEVICE F16 FromFloat<F16>(float a) {
   return {__half_as_ushort(__float2half_rn(a))};
 }
-// a b, for the 16-bit elements in each half of a word; subnormals are kept.
+// Returns a b, for the 16-bit elements in each half of a word; subnormals are kept.
 template <typename T>
 TLM_DEVICE uint32_t MultiplyPair(uint32_t a, uint32_t b);
 template <>
@@ -229,7 +229,7 @@ TLM_DEVICE uint32_t MultiplyPair<F16>(uint32_t a, uint32_t b) {
   asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
   return product;
 }
-// a b + c in each half, rounded once; subnormals are kept.
+// Returns a b + c in each half, rounded once; subnormals are kept.
 template <typename T>
 TLM_DEVICE uint32_t FmaPair(uint32_t a, uint32_t b, uint32_t c);
 template <>
@@ -243,8 +243,8 @@ TLM_DEVICE uint32_t FmaPair<Bf16>(uint32_t a, uint32_t b, uint32_t c) {
 TLM_DEVICE uint32_t Permute(uint32_t a, uint32_t b, uint32_t selector) {
   return __byte_perm(a, b, selector);
 }
-// The bits of a where the mask's bits are 1, else those of b. One lop3 instruction, which compilers
-// do not find if a mask is constant.
+// Returns the bits of a where the mask's bits are 1, and the bits of b elsewhere. This is one lop3
+// instruction, which compilers do not find if a mask is constant.
 TLM_DEVICE uint32_t SelectBits(uint32_t mask, uint32_t a, uint32_t b) {
   uint32_t selected;
   asm("lop3.b32 %0, %1, %2, %3, 0xca;" : "=r"(selected) : "r"(mask), "r"(a), "r"(b));
@@ -256,8 +256,8 @@ inline constexpr bool kHasE4m3ToF16 = true;
 #else
 inline constexpr bool kHasE4m3ToF16 = false;
 #endif
-// The values of four E4M3 elements (model/tensor/fp8.h) as words of float16: `low` has those of
-// bytes 0 and 2, `high` those of bytes 1 and 3. NaN becomes 0x7fff.
+// Converts four E4M3 elements (model/tensor/fp8.h) to words of float16: `low` gets bytes 0 and 2,
+// `high` gets bytes 1 and 3. NaN becomes 0x7fff.
 TLM_DEVICE void E4m3ToF16(uint32_t bytes, uint32_t& low, uint32_t& high) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
   asm("{\n"
@@ -303,12 +303,13 @@ namespace tlm::simt {
 
 inline constexpr int kWarpLanes = 32;
 
-// The value of an E4M3 element that is not NaN, as Fp8Value (model/tensor/fp8.h). The bits become a
-// float whose exponent is too small by 127 - 7; the factor corrects that without rounding.
+// Returns the value of an E4M3 element that is not NaN, like Fp8Value (model/tensor/fp8.h). The
+// bits become a float whose exponent is too small by 127 - 7; the factor corrects that without
+// rounding.
 TLM_DEVICE float E4m3Value(uint32_t bits) {
   return FloatOfBits((bits & 0x80u) << 24 | (bits & 0x7fu) << 20) * 0x1p120f;
 }
-// The values of the two lowest bytes.
+// Computes the values of the two lowest bytes.
 TLM_DEVICE void E4m3Values(uint32_t bytes, float (&out)[2]) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
   uint32_t halves;
