@@ -33,14 +33,14 @@ inline bool IsKeyOf(const X509& certificate, const EVP_PKEY& key) {
   return matches;
 }
 
-// absl::InfinitePast() for a malformed time.
+// Returns absl::InfinitePast() for a malformed time.
 inline absl::Time TimeOf(const ASN1_TIME* time) {
   std::tm calendar = {};
   if (time == nullptr || ASN1_TIME_to_tm(time, &calendar) != 1) return absl::InfinitePast();
   return absl::FromTimeT(timegm(&calendar));
 }
 
-// "2026-02-28T12:00:00Z".
+// Formats `time` as "2026-02-28T12:00:00Z".
 inline std::string TimeText(absl::Time time) {
   return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", time, absl::UTCTimeZone());
 }
