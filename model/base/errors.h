@@ -55,7 +55,7 @@ absl::Status WithContext(const absl::Status& status, const std::string& context)
 
 // Adds a reason in capitals, such as "QUEUE_FULL", to the status's details; leaves OK unchanged.
 absl::Status WithReason(absl::Status status, std::string_view reason);
-// The reason of a device's fault after which all its calls fail.
+// The reason of a device's fault; all its later calls return it, too.
 inline constexpr std::string_view kDeviceLost = "DEVICE_LOST";
 // Adds the time after which to retry.
 absl::Status WithRetryAfter(absl::Status status, absl::Duration delay);

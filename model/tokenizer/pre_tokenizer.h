@@ -23,7 +23,7 @@ inline constexpr std::string_view kGpt2Pattern =
 struct PreTokenizerStep {
   enum Kind {
     kSplit,        // cut at both ends of every match
-    kPrefixSpace,  // put `metaspace` for every space, perhaps one in front, and cut before each
+    kPrefixSpace,  // put a space before a piece that does not begin with one
     kMetaspace,    // put `metaspace` for every space, perhaps one in front, and cut before each
   };
   // What kSplit does with its matches.
