@@ -9,7 +9,7 @@ namespace tlm {
 __attribute__((no_sanitize("address", "thread", "undefined"))) void OpenStandardDescriptors() {
   for (int number = STDIN_FILENO; number <= STDERR_FILENO; ++number) {
     if (syscall(SYS_fcntl, number, F_GETFD) >= 0) continue;
-    // Gets this number: those below are open.
+    // The new file gets this number: the lower ones are open.
     syscall(SYS_openat, AT_FDCWD, "/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY);
   }
 }

@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view kMagic = "GGUF";
 constexpr std::string_view kAlignmentKey = "general.alignment";
 constexpr uint64_t kDefaultAlignment = 32;
-constexpr uint64_t kLengthBytes = 8;  // of a string
+constexpr uint64_t kLengthBytes = 8;  // length field of a string
 constexpr uint64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
 
 const char* TypeName(GgufType type) {
@@ -28,7 +28,7 @@ const char* TypeName(GgufType type) {
   return kNames[static_cast<uint32_t>(type)];
 }
 
-// Of one number; 0 for strings and arrays.
+// Returns the size of one number; 0 for strings and arrays.
 uint64_t BytesOf(GgufType type) {
   switch (type) {
     case GgufType::kUint8:
@@ -269,7 +269,7 @@ absl::StatusOr<uint64_t> ReadCount(Cursor& cursor, std::string_view what, uint64
   return InvalidArgument("{} is {}, the limit is {}", what, count, limit);
 }
 
-// Of an integer type; none where it does not fit.
+// Reads an integer of any width; nullopt if it does not fit 64 bits signed.
 std::optional<int64_t> IntegerAt(const std::byte* at, GgufType type) {
   switch (type) {
     case GgufType::kUint8:
@@ -296,7 +296,7 @@ std::optional<int64_t> IntegerAt(const std::byte* at, GgufType type) {
   }
 }
 
-// None where it is no number, or not finite.
+// Reads a number; nullopt if it is no number or not finite.
 std::optional<double> NumberAt(const std::byte* at, GgufType type) {
   double value = 0;
   if (type == GgufType::kFloat32) {

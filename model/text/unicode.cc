@@ -34,7 +34,8 @@ constexpr char32_t kFinalSigma = 0x3c2;
 
 using CodePointRange = std::pair<char32_t, char32_t>;
 
-// Properties Other_Lowercase and Other_Uppercase: what is cased without being of category Ll or Lu.
+// Properties Other_Lowercase and Other_Uppercase: cased characters that are not of category Ll or
+// Lu.
 constexpr std::array<CodePointRange, 24> kOtherLowercase = {
     {{0xaa, 0xaa},       {0xba, 0xba},       {0x2b0, 0x2b8},     {0x2c0, 0x2c1},
      {0x2e0, 0x2e4},     {0x345, 0x345},     {0x37a, 0x37a},     {0x1d2c, 0x1d6a},
@@ -62,7 +63,7 @@ bool IsTitle(char32_t c) { return c >= 0x80 && Category(c) == UTF8PROC_CATEGORY_
 
 bool IsCased(char32_t c) { return IsUpper(c) || IsLower(c) || IsTitle(c); }
 
-// Property Case_Ignorable: what stands within a word without being its letter.
+// Property Case_Ignorable: characters inside a word that are not its letters.
 bool IsCaseIgnorable(char32_t c) {
   constexpr std::u32string_view kPunctuation =
       U"'.:\u00b7\u0387\u055f\u05f4\u2018\u2019\u2024\u2027\ufe13\ufe52\ufe55\uff07\uff0e\uff1a";
@@ -79,7 +80,8 @@ bool IsCaseIgnorable(char32_t c) {
   }
 }
 
-// Whether the sigma of bytes [start, end) ends its word: a cased letter before it, none behind.
+// True if the sigma of bytes [start, end) ends its word: a cased letter precedes it and none
+// follows.
 bool EndsWord(std::string_view text, size_t start, size_t end) {
   char32_t c = 0;
   do {
@@ -100,9 +102,9 @@ char32_t SimpleMapping(utf8proc_int32_t c, Case to) {
   return static_cast<char32_t>(to == Case::kUpper ? utf8proc_toupper(c) : utf8proc_totitle(c));
 }
 
-// Letters that become several (SpecialCasing.txt): those of their case folding, mapped one by one.
-// In title case only the first of them is mapped, and where one code point will do, it is preferred
-// (but for the sharp s).
+// Appends letters that become several (SpecialCasing.txt): the letters of their case folding,
+// mapped one by one. In title case only the first is mapped. A mapping to one code point is
+// preferred (but for the sharp s).
 void AppendMapped(char32_t c, Case to, std::string* out) {
   if (to == Case::kLower) return AppendLowercase(c, out);
   constexpr size_t kMaxFolded = 3;
