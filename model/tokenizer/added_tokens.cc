@@ -67,7 +67,7 @@ std::optional<AddedTokenMatcher::Match> AddedTokenMatcher::FindNext(std::string_
 
 absl::Status AddedTokenMatcher::Split(std::string_view text, Sink sink, bool with_special) const {
   size_t done = 0;             // pieces before this byte went to the sink
-  size_t white_space_end = 0;  // of the last run that a token took along
+  size_t white_space_end = 0;  // end of the last run that a token included
   size_t from = 0;
   while (const std::optional<Match> match = FindNext(text, from)) {
     from = match->end;
@@ -82,8 +82,7 @@ absl::Status AddedTokenMatcher::Split(std::string_view text, Sink sink, bool wit
       if (end > white_space_end) white_space_end = WhiteSpaceEnd(text, end);
       end = white_space_end;
     }
-    // A token may also lie in white space that the one before it took along; it counts all the
-    // same.
+    // A token may also be inside white space that the token before it included; it still counts.
     if (done < begin) {
       TLM_RETURN_IF_ERROR(sink({std::nullopt, text.substr(done, begin - done)}));
     }

@@ -83,8 +83,8 @@ absl::StatusOr<Charsmap> Charsmap::Create(std::string_view base64) {
   return Charsmap(std::move(units), std::string(rest.substr(trie_bytes)));
 }
 
-// What the shortest key stands for that `text` begins with. Positions that a damaged trie points to
-// may lie outside it.
+// Returns the replacement of the shortest key that `text` begins with. A damaged trie may point
+// outside of itself.
 std::optional<std::string_view> Charsmap::Find(std::string_view text) const {
   uint32_t position = OffsetOf(units_[0]);
   for (const char byte : text) {

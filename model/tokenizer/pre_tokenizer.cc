@@ -65,7 +65,7 @@ class Grouping {
   const Sink sink_;
   std::string_view held_;
   bool has_held_ = false;
-  bool held_is_match_ = false;  // what was added to it last, for kMergedWithNext what it is
+  bool held_is_match_ = false;  // the last added segment; for kMergedWithNext all of held_
 };
 
 }  // namespace

@@ -102,7 +102,7 @@ class Translator {
     return Unsupported(4);
   }
 
-  // {n}, {n,} and {n,m}. Oniguruma reads {,m} as well, and reads a '+' behind as repetition where
+  // {n}, {n,} and {n,m}. Oniguruma also reads {,m}, and takes a '+' after it for a repetition where
   // PCRE2 reads a possessive quantifier.
   absl::Status Interval() {
     const size_t end = Rest().find('}');
@@ -251,7 +251,7 @@ absl::StatusOr<Regex> Regex::Compile(std::string_view pattern) {
   TLM_ASSIGN_OR_RETURN(const std::string translated, ToPcre2Syntax(pattern));
   absl::StatusOr<Code> code = CompilePcre2(translated, kOptions);
   if (!code.ok()) {
-    // An offset in what the author wrote is worth more than one in the translation.
+    // An offset in the author's pattern is more useful than one in the translation.
     TLM_RETURN_IF_ERROR(CompilePcre2(pattern, kOptions).status());
     return code.status();
   }

@@ -48,7 +48,7 @@ void StreamDecoder::AppendToken(int32_t id, std::string* text) {
   Emit(complete, text);
 }
 
-// Takes off the front of the text what the decoder strips there.
+// Removes the decoder's stripped() from the front of the text.
 void StreamDecoder::Emit(std::string_view text, std::string* out) {
   const std::string_view stripped = tokenizer_->decoder().stripped();
   while (strippable_ > 0 && !text.empty()) {

@@ -41,7 +41,7 @@ std::optional<int> FindMissingByte(const Vocabulary& vocabulary) {
   return std::nullopt;
 }
 
-// A byte-level vocabulary with every byte has nothing unknown, whatever its options say.
+// A byte-level vocabulary with every byte needs no unknown token, regardless of its options.
 absl::StatusOr<Bpe::Options> BpeOptions(const ModelDescription& model, bool is_byte_level,
                                         const Vocabulary& vocabulary) {
   Bpe::Options options;
@@ -145,7 +145,7 @@ class Tokenizer::Output {
  public:
   explicit Output(IdSink take) : take_(take) {}
 
-  // What comes next is appended here, and Passed on.
+  // Append the next ids here, then call Pass.
   std::vector<int32_t>* ids() { return &ids_; }
   absl::Status Pass() { return ids_.size() < kAtOnce ? absl::OkStatus() : Flush(); }
   absl::Status Flush() {

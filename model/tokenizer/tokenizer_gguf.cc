@@ -20,13 +20,13 @@
 namespace tlm {
 namespace {
 
-// "tokenizer.ggml.token_type"; normal tokens are those of no other type.
+// "tokenizer.ggml.token_type"; tokens of other types are normal.
 enum TokenType : int64_t { kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
 
 // Every split of a token of the model "llama" is looked up.
 constexpr size_t kMaxScoredTokenBytes = 512;
-// The pairs of tokens that are a token, too, with their overhead; those of 262,144 tokens of common
-// models are 50 MB.
+// The bytes of the pairs of tokens that form a token, with their overhead; for the 262,144 tokens
+// of common models they are 50 MB.
 constexpr size_t kMaxScoredMergeBytes = size_t{256} << 20;
 constexpr size_t kMaxTokenBytes = 16384;
 constexpr size_t kMaxAddedBytes = 1024;  // searched for at every byte of a text
@@ -35,7 +35,7 @@ constexpr std::string_view kWordMark = "▁";
 
 // How a model of the kind "gpt2" divides texts.
 struct Division {
-  std::vector<const char*> names;          // of "tokenizer.ggml.pre"
+  std::vector<const char*> names;          // values of "tokenizer.ggml.pre"
   std::vector<std::string_view> patterns;  // one after the other, every match by itself
   bool ignore_merges = false;
   bool add_bos = false;  // unless the file says otherwise
@@ -140,15 +140,14 @@ absl::StatusOr<std::vector<Token>> ReadTokens(const GgufMetadata& metadata) {
   return tokens;
 }
 
-// Else its id has none.
+// False if the id has no token.
 bool IsToken(const Token& token) { return !token.text.empty() && token.type != kUnused; }
 
 bool IsAdded(const Token& token) {
   return token.type == kControl || token.type == kUserDefined || token.type == kUnknown;
 }
 
-// Merges may make user-defined tokens, too: those that mean in the byte-level alphabet what they
-// say.
+// Merges may make user-defined tokens, too, if these equal their text in the byte-level alphabet.
 bool MayBeMerged(const Token& token) {
   return token.type == kUserDefined && BytesFromByteLevel(token.text) == token.text;
 }
@@ -176,7 +175,8 @@ absl::Status AddTokens(const std::vector<Token>& tokens, TokenizerDescription* d
   return absl::OkStatus();
 }
 
-// The id of "tokenizer.ggml.NAME_token_id", else `otherwise`; none where it has no token.
+// Returns the id of "tokenizer.ggml.NAME_token_id", by default `otherwise`; nullopt if the id has
+// no token.
 absl::StatusOr<std::optional<int32_t>> SpecialId(const GgufMetadata& metadata,
                                                  std::string_view name,
                                                  const std::vector<Token>& tokens,
@@ -264,7 +264,7 @@ absl::StatusOr<std::vector<double>> ReadScores(const GgufMetadata& metadata, siz
                          tokens);
 }
 
-// Whether merges may make or join a token.
+// True if merges may make or join this token.
 bool IsMergeable(const Token& token) {
   return IsToken(token) && !IsAdded(token) && token.type != kByte;
 }
@@ -347,7 +347,7 @@ absl::StatusOr<TokenizerDescription> ReadSentencePiece(const GgufMetadata& metad
   return result;
 }
 
-// What follows writes a byte-level tokenizer.json.
+// The following functions write a byte-level tokenizer.json.
 
 using nlohmann::json;
 

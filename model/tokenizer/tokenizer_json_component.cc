@@ -73,7 +73,8 @@ constexpr std::string_view kSupportedPreTokenizers =
     "'ByteLevel', 'Digits', 'Metaspace', 'Punctuation', 'Split', 'Whitespace', 'WhitespaceSplit' "
     "and their 'Sequence' are";
 
-// Words and runs of what is neither word nor white space. \w leaves the join controls out.
+// Words, and runs of characters that are neither in words nor white space. \w omits the join
+// controls.
 constexpr std::string_view kWordPattern = R"([\w\x{200C}\x{200D}]+|[^\w\s\x{200C}\x{200D}]+)";
 constexpr std::string_view kPunctuationPattern = R"([!-/:-@\[-`{-~\p{P}])";
 

@@ -92,10 +92,11 @@ absl::StatusOr<ModelDescription> ReadBpe(const JsonFields& model, TokenizerJson&
   return result;
 }
 
-// A score as Hugging Face's tokenizers read it. Their JSON library divides the digits, read as a
-// whole number, by a power of ten, which for 17 digits rounds twice and may miss the nearest double
-// by its last bit. Divisions of a text that are equally likely ("-" "--" and "--" "-") are told
-// apart by such bits. The digits are the fewest that tell doubles apart: what JSON writers write.
+// Returns a score as Hugging Face's tokenizers read it. Their JSON library divides the digits, read
+// as a whole number, by a power of ten, which rounds twice for 17 digits and may miss the nearest
+// double by its last bit. Such bits decide between divisions of a text that are equally likely ("-"
+// "--" and "--" "-"). The digits are the fewest that distinguish doubles, which is what JSON
+// writers write.
 double ScoreAsRead(double score) {
   if (!std::isfinite(score)) return score;
   const std::string text = fmt::format("{}", std::fabs(score));

@@ -96,7 +96,7 @@ absl::Status Unigram::Encode(std::string_view word, std::vector<int32_t>* ids) c
   return absl::OkStatus();
 }
 
-// What neighbours without a piece are together may be one after all.
+// Neighbours without a piece may together be a token of the vocabulary.
 absl::Status Unigram::AppendIds(std::string_view text, std::vector<int32_t>* ids) const {
   if (const std::optional<int32_t> id = vocabulary_->Find(text); id.has_value()) {
     ids->push_back(*id);
