@@ -28,7 +28,7 @@ constexpr char kConfigFile[] = "tokenizer_config.json";
 // Besides a template it lists added tokens, a few hundred bytes each.
 constexpr size_t kMaxConfigBytes = size_t{16} << 20;
 
-// A template and where it comes from, for messages; empty for one that is given as a text.
+// A template and its origin, for messages; the origin is empty if the template is given as a text.
 struct TemplateSource {
   std::string origin;
   std::string text;
@@ -51,7 +51,7 @@ struct TemplateSources {
 };
 using MaybeSource = std::optional<TemplateSource>;
 
-// The text of a file; nullopt when there is none.
+// Returns the text of a file; nullopt when there is no file.
 absl::StatusOr<std::optional<std::string>> ReadIfPresent(const std::string& path,
                                                          size_t max_bytes) {
   absl::StatusOr<std::string> text = ReadFile(path, max_bytes);
@@ -67,7 +67,7 @@ absl::StatusOr<MaybeSource> ReadTemplate(const std::string& path) {
   return TemplateSource{path, *std::move(text)};
 }
 
-// tokenizer_config.json; empty where there is none.
+// Reads tokenizer_config.json; empty when there is no file.
 absl::StatusOr<json> ReadConfig(const std::string& path) {
   TLM_ASSIGN_OR_RETURN(const std::optional<std::string> text, ReadIfPresent(path, kMaxConfigBytes));
   if (!text) return json::object();
@@ -130,7 +130,7 @@ absl::StatusOr<std::optional<TemplateSources>> TemplateFiles(const std::string& 
   return TemplateSources{*std::move(standard), std::move(tool_use)};
 }
 
-// Steps of a rendering that only looks what a template does.
+// The limit of steps for a rendering that only probes the template.
 constexpr int64_t kProbeSteps = 100'000;
 
 class CompiledTemplate final : public ChatTemplate {
@@ -175,7 +175,7 @@ class CompiledTemplate final : public ChatTemplate {
     const bool with_tools = tool_use_ && !conversation.tools.empty();
     absl::StatusOr<std::string> text =
         jinja::Interpreter(&heap, variables).Render(with_tools ? *tool_use_ : default_);
-    // Without the mark of what the template raises itself.
+    // Drops the payload that marks exceptions of the template itself.
     if (!text.ok()) return absl::Status(text.status().code(), text.status().message());
     return text;
   }

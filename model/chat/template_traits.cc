@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-// Words that no template has, to be looked for in what it renders.
+// Words that no template contains; the probes look for them in the rendered text.
 constexpr char kTool[] = "zq_probe_tool";
 constexpr char kParameter[] = "zq_probe_parameter";
 constexpr char kArgument[] = "zq_probe_argument";
@@ -68,7 +68,7 @@ class Prober {
   }
 
  private:
-  // Fails at once behind a rendering that reached a limit: the next ones would cost as much.
+  // Fails at once after a rendering that reached a limit: the next ones would cost as much.
   absl::StatusOr<std::string> Render(const Conversation& conversation, const json& arguments,
                                      const ChatTemplateTraits& traits) {
     if (!exhausted_.ok()) return exhausted_;

@@ -69,7 +69,7 @@ absl::StatusOr<SliceIndices> ResolveSlice(const SliceBounds& bounds, int64_t len
   const int64_t last = clamp(stop, step < 0 ? -1 : length);
   const int64_t distance = step < 0 ? first - last : last - first;
   if (distance <= 0) return SliceIndices{first, step, 0};
-  // No item lies further than `length` away, so longer steps are all alike.
+  // Every item is at most `length` away, so all longer steps are alike.
   const int64_t stride =
       std::clamp(step, -std::max(length, int64_t{1}), std::max(length, int64_t{1}));
   return SliceIndices{first, stride, (distance - 1) / std::abs(stride) + 1};

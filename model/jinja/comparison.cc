@@ -83,7 +83,7 @@ absl::StatusOr<bool> Contains(Heap* heap, const Value& container, const Value& i
   return false;
 }
 
-// What is equal needs no order.
+// Equal values need no order.
 absl::StatusOr<bool> IsBefore(Heap* heap, const Value& left, const Value& right) {
   TLM_ASSIGN_OR_RETURN(const bool equal, IsEqual(heap, left, right));
   return equal ? absl::StatusOr<bool>(false) : Compare(heap, CompareOp::kLess, left, right);

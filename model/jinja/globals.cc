@@ -143,7 +143,7 @@ absl::Status CheckNamespaceName(std::string_view name) {
 }
 
 absl::StatusOr<std::string> FormatTime(absl::Time time, const std::string& format) {
-  // What Python knows no time zone for, since the time is a naive one.
+  // The directives %z and %Z are empty in Python because the time is naive.
   std::string pattern;
   for (size_t i = 0; i < format.size(); ++i) {
     if (format[i] != '%' || i + 1 == format.size()) {

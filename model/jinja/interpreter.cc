@@ -18,7 +18,7 @@ namespace {
 
 using Flow = Interpreter::Flow;
 
-// What a macro keeps alive: about as much as a scope with a few variables has.
+// The memory that a macro keeps alive: about as much as a scope with a few variables.
 constexpr size_t kScopeBytes = 512;
 
 class Macro final : public Callable {
@@ -35,17 +35,17 @@ class Macro final : public Callable {
   const ScopePtr closure_;
 };
 
-// The variable `loop` and the iteration behind it. Asks the condition of an item only when the loop
-// comes to it, or when a template asks for what lies ahead: last, nextitem.
+// The variable `loop` and its iteration. Evaluates the condition of an item only when the loop
+// reaches it, or when a template asks for later items: last, nextitem.
 class Loop final : public Attributes {
  public:
   using Condition = std::function<absl::StatusOr<bool>(const Value& item)>;
 
-  // Over those of `items` for which `condition` holds; all where it is null.
+  // Iterates over the items for which `condition` holds; over all if it is null.
   Loop(Heap* heap, std::span<const Value> items, Condition condition)
       : heap_(heap), items_(items), condition_(std::move(condition)) {}
 
-  // The next item; null behind the last one.
+  // Returns the next item; null after the last one.
   absl::StatusOr<const Value*> Advance() {
     TLM_RETURN_IF_ERROR(heap_->Step());
     TLM_ASSIGN_OR_RETURN(const size_t next, Peek());
@@ -79,7 +79,7 @@ class Loop final : public Attributes {
   }
 
  private:
-  // The number of the next item; the size behind the last one.
+  // Returns the index of the next item; the size after the last one.
   absl::StatusOr<size_t> Peek() {
     if (ahead_) return *ahead_;
     size_t next = current_ ? *current_ + 1 : 0;

@@ -71,10 +71,10 @@ class ValueBuilder {
  private:
   // An array or an object that is not complete yet.
   struct Level {
-    std::vector<Value> items;                             // of an array
-    Dict::Members members;                                // of an object
-    std::unordered_map<std::string_view, size_t> places;  // of the keys in `members`
-    size_t place = 0;                                     // of the member just named
+    std::vector<Value> items;                             // in an array
+    Dict::Members members;                                // in an object
+    std::unordered_map<std::string_view, size_t> places;  // indices of the keys in `members`
+    size_t place = 0;                                     // index of the member just named
   };
 
   bool Refuse(absl::Status status) {

@@ -31,8 +31,8 @@ class Parser {
   absl::StatusOr<Block> Parse() { return ParseBlock({}); }
 
  private:
-  // Statements up to a tag named in `ends`, of which the name is the current token then; to the end
-  // of the template when there are none.
+  // Parses statements up to a tag named in `ends`, whose name is then the current token; up to the
+  // end of the template if `ends` is empty.
   absl::StatusOr<Block> ParseBlock(Names ends) {
     Nesting nesting(&tokens_);
     TLM_RETURN_IF_ERROR(nesting.status());
@@ -61,7 +61,7 @@ class Parser {
     }
   }
 
-  // The body of a tag, from the end of the tag on. The name that ends it is left behind.
+  // Parses the body of a tag, from the end of the tag on, and takes the name that ends it.
   absl::StatusOr<Block> ParseBody(Names ends, std::string* end = nullptr) {
     tokens_.TakeOperator(":");
     TLM_RETURN_IF_ERROR(tokens_.Expect(TokenKind::kBlockEnd, "'%}'"));
@@ -287,7 +287,7 @@ class Parser {
   TokenStream tokens_;
   ExpressionParser expressions_;
   int loops_ = 0;      // around the current token
-  int breakable_ = 0;  // of them, those that `break` can leave
+  int breakable_ = 0;  // how many of them `break` can leave
 };
 
 }  // namespace

@@ -183,7 +183,7 @@ class JsonWriter {
     }
   }
 
-  // The line break before an item and behind the last one.
+  // Writes the line break before an item and after the last one.
   void WriteBreak() {
     if (!options_.indent) return;
     out_ += '\n';

@@ -87,7 +87,7 @@ absl::StatusOr<Value> Items(Heap* heap, const Value& self, const BoundArguments&
   return heap->MakeGenerator(std::move(items));
 }
 
-// What an item is sorted or told apart by.
+// Returns the key by which items are sorted and compared.
 absl::StatusOr<Value> KeyOf(Heap* heap, const Value& item, const Value* attribute,
                             bool case_sensitive) {
   TLM_ASSIGN_OR_RETURN(Value key, GetPath(heap, item, attribute == nullptr ? None{} : *attribute));
@@ -148,7 +148,7 @@ absl::StatusOr<Value> Unique(Heap* heap, const Value& self, const BoundArguments
   return heap->MakeGenerator(std::move(result));
 }
 
-// The first of the least items, or the greatest ones.
+// Returns the first of the least or of the greatest items.
 template <CompareOp op>
 absl::StatusOr<Value> Extreme(Heap* heap, const Value& self, const BoundArguments& args) {
   TLM_ASSIGN_OR_RETURN(const auto items, heap->Items(self));
@@ -168,7 +168,7 @@ absl::StatusOr<Value> Extreme(Heap* heap, const Value& self, const BoundArgument
   return *best;
 }
 
-// int(): of a text, its digits, or what a float of that text is cut to.
+// int(): a text gives its digits, or its value as a float without the fraction.
 absl::StatusOr<Value> Int(Heap*, const Value& self, const BoundArguments& args) {
   TLM_RETURN_IF_ERROR(CheckDefined(self));
   const Value otherwise = args.Get(0) != nullptr ? *args.Get(0) : Value(int64_t{0});
@@ -202,7 +202,7 @@ absl::StatusOr<std::string> NameIn(std::string_view filter, const Arguments& arg
   return InvalidArgument("{} needs a name, not {}", filter, TypeName(arguments.positional[i]));
 }
 
-// The arguments behind the first `count`.
+// Returns the arguments after the first `count`.
 Arguments Rest(const Arguments& all, size_t count) {
   Arguments rest = all;
   const auto begin = rest.positional.begin();

@@ -19,14 +19,14 @@
 namespace tlm::jinja {
 namespace {
 
-// Of filters and methods alike: a filter takes any value as a text.
+// For filters and methods alike: a filter takes any value as a text.
 template <std::string (*transform)(std::string_view)>
 absl::StatusOr<Value> Transform(Heap* heap, const Value& self, const BoundArguments&) {
   TLM_ASSIGN_OR_RETURN(const TextPtr text, ToText(heap, self));
   return heap->MakeText(transform(text->bytes), text->markup);
 }
 
-// The filter `title`: words start behind white space and - ( { [ <.
+// The filter `title`: words start after white space and - ( { [ <.
 std::string TitleWords(std::string_view text) {
   const auto separates = [](char32_t c) {
     return IsSpace(c) || c == U'-' || c == U'(' || c == U'{' || c == U'[' || c == U'<';
@@ -71,7 +71,7 @@ absl::StatusOr<Value> Strip(Heap* heap, const Value& self, const BoundArguments&
   return heap->MakeText(std::string(rest), text->markup);
 }
 
-// A filter takes other values than texts, too, and replaces by what they print as.
+// The filter also takes values that are no texts, and uses them as they print.
 template <bool is_filter>
 absl::StatusOr<Value> Replace(Heap* heap, const Value& self, const BoundArguments& args) {
   TLM_ASSIGN_OR_RETURN(const TextPtr text, ToText(heap, self));
@@ -187,7 +187,7 @@ absl::StatusOr<Value> Split(Heap* heap, const Value& self, const BoundArguments&
   return heap->MakeList(std::move(parts));
 }
 
-// The lines of a text behind the first one start with an indentation, blank ones only on request.
+// Indents the lines of a text after the first one; blank lines only on request.
 absl::StatusOr<Value> Indent(Heap* heap, const Value& self, const BoundArguments& args) {
   const auto* const text = std::get_if<TextPtr>(&self);
   if (text == nullptr) return InvalidArgument("indent() needs a str, not {}", TypeName(self));
@@ -269,7 +269,7 @@ class FormatFields {
  public:
   FormatFields(Heap* heap, const Arguments& arguments) : heap_(heap), arguments_(arguments) {}
 
-  // What stands for `field`, the inside of the brackets.
+  // Returns the text for `field`, the content of the braces.
   absl::StatusOr<TextPtr> Print(std::string_view field) {
     const size_t colon = std::min(field.find(':'), field.size());
     const std::string_view spec = field.substr(colon);
