@@ -69,7 +69,7 @@ absl::Status ReadTransformerLm(const JsonFields& json, ModelConfig* config) {
   return absl::OkStatus();
 }
 
-// Hugging Face's GPT-2. Its configuration uses names of its own and the general ones.
+// Hugging Face's GPT-2. Its configuration uses its own names and the general ones.
 
 constexpr Spelling<FfnKind> kActivations[] = {
     {"gelu_new", FfnKind::kGeluTanh},
@@ -123,9 +123,9 @@ absl::Status ReadGpt2(const JsonFields& json, ModelConfig* config) {
   return absl::OkStatus();
 }
 
-// Hugging Face's Llama and those built like it. Defaults are those of its configuration classes.
+// Hugging Face's Llama and similar families. Defaults are from its configuration classes.
 
-// What the configuration class fills in for keys its file leaves out.
+// The values that the configuration class uses for keys missing in its file.
 struct Defaults {
   std::optional<int64_t> num_kv_heads;  // none: num_attention_heads, which null means for all
   std::optional<int64_t> head_dim;      // none: hidden_size / num_attention_heads
@@ -187,7 +187,7 @@ absl::Status ReadAttentionBias(const JsonFields& fields, ModelConfig* config) {
   return absl::OkStatus();
 }
 
-// `layer_types` of a family whose layers are all alike may only repeat what they are.
+// If all layers of a family are alike, its `layer_types` may only repeat their type.
 absl::Status RequireLayerTypes(const JsonFields& fields, bool full, const ModelConfig& config) {
   TLM_ASSIGN_OR_RETURN(const std::optional<std::vector<bool>> types,
                        ReadLayerTypes(fields, config.num_layers));

@@ -92,8 +92,8 @@ absl::StatusOr<QuantisationScheme> ReadAwq(const JsonFields& fields) {
   return scheme;
 }
 
-// GPTQModel's settings for single modules, by regular expressions: those that begin with "-:" name
-// modules that are not quantised.
+// Refuses GPTQModel's settings for single modules, which are regular expressions; an expression
+// that begins with "-:" names modules that are not quantised.
 absl::Status RefuseOverrides(const JsonFields& fields) {
   TLM_ASSIGN_OR_RETURN(const std::optional<JsonFields> dynamic, fields.Object("dynamic"));
   if (!dynamic.has_value()) return absl::OkStatus();
@@ -165,7 +165,7 @@ absl::StatusOr<QuantisationScheme> ReadFp8(const JsonFields& fields) {
   return scheme;
 }
 
-// Of floats.
+// Reads the scheme of float weights.
 absl::StatusOr<QuantisationScheme> ReadFloatWeights(const JsonFields& weights) {
   QuantisationScheme scheme{.format = Format::kFloat8, .bits = 8, .symmetric = true};
   TLM_ASSIGN_OR_RETURN(const std::optional<int64_t> bits, weights.Integer("num_bits"));
@@ -189,7 +189,7 @@ absl::StatusOr<QuantisationScheme> ReadFloatWeights(const JsonFields& weights) {
   return scheme;
 }
 
-// Without `strategy` the group size tells it.
+// Returns the group size, 0 for a whole row. It also implies a missing `strategy`.
 absl::StatusOr<int64_t> ReadStrategy(const JsonFields& weights) {
   TLM_ASSIGN_OR_RETURN(const int64_t group_size, ReadGroupSize(weights, "group_size", -1));
   TLM_ASSIGN_OR_RETURN(
@@ -201,7 +201,7 @@ absl::StatusOr<int64_t> ReadStrategy(const JsonFields& weights) {
                          weights.Name("strategy"));
 }
 
-// True for an order that the tensors have, false for one that mattered to the quantiser alone.
+// True if the order is in tensors; false if it mattered only to the quantiser.
 absl::StatusOr<bool> ReadActOrder(const JsonFields& weights) {
   const nlohmann::json* const value = weights.Find("actorder");
   if (value != nullptr && value->is_boolean()) return value->get<bool>();
@@ -210,8 +210,9 @@ absl::StatusOr<bool> ReadActOrder(const JsonFields& weights) {
   return order == "group" || order == "dynamic";
 }
 
-// Activations are quantised in this program's own way instead, which stands for those in 8 bits
-// that need no tensors; beside floats of 8 bits they are not quantised.
+// Checks that the activations' scheme needs no tensors of its own. With integer weights, this
+// program quantises activations to 8 bits in its own way instead; with 8-bit float weights it does
+// not quantise them.
 absl::Status CheckActivations(const JsonFields& group, bool floats) {
   TLM_RETURN_IF_ERROR(RequireNone(group, "output_activations"));
   TLM_ASSIGN_OR_RETURN(const std::optional<JsonFields> inputs, group.Object("input_activations"));

@@ -92,7 +92,7 @@ absl::StatusOr<std::string> ReadType(const JsonFields& rope) {
   return type.value_or("default");
 }
 
-// One of the two objects, or of those inside it. `outer` is the whole configuration.
+// Reads one of the two objects, or of the objects inside it. `outer` is the whole configuration.
 absl::StatusOr<RopeFields> ReadObject(const JsonFields& outer, const JsonFields& rope,
                                       int64_t context_length) {
   TLM_RETURN_IF_ERROR(RefusePartialRotation(rope));

@@ -158,7 +158,7 @@ absl::Status ReadAllBiases(ConfigFields& fields, LinearBiases* biases) {
   return inner.RefuseUnknown();
 }
 
-// From the general key to the specific ones, which take precedence.
+// Reads the general key first, then the specific ones, which take precedence.
 absl::Status ReadBiases(ConfigFields& fields, ModelConfig* config) {
   LinearBiases& biases = config->biases;
   TLM_RETURN_IF_ERROR(ReadAllBiases(fields, &biases));
@@ -192,7 +192,7 @@ struct Part {
   int* place;
 };
 
-// Each part gets the name the file gives it, or its preferred one, or the one that is left.
+// Gives each part the name from the file, or its preferred name, or the one that is left.
 absl::Status NameParts(Part (&parts)[3]) {
   bool taken[4] = {};
   for (Part& part : parts) {

@@ -47,7 +47,7 @@ DType LoadedDType(DType stored) {
   return stored == DType::kF64 ? DType::kF32 : stored;
 }
 
-// Whether a server loads the tensor: no known buffer and no copy of a tied embedding.
+// True if a server loads the tensor: it is neither a known buffer nor a copy of a tied embedding.
 bool IsLoaded(const ModelConfig& config, const std::string& name, const Shape& shape) {
   if (IsKnownBuffer(name, shape.rank())) return false;
   return !config.tie_word_embeddings || name != TensorName(config.naming, TensorRole::kLmHead, -1);

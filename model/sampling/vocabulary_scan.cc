@@ -32,7 +32,7 @@ absl::Status FirstInvalid(std::span<const float> logits) {
   return NotADistribution(invalid - logits.begin(), *invalid);
 }
 
-// Words below this one make no noise of `wanted` or more; none where no word does. GumbelBound is
+// Returns the least word whose noise can reach `wanted`; nullopt if no word's can. GumbelBound is
 // -e ln 2 + 1e-9 with e the exponent of (~word + 1/2) 2^-32, from -33 to -1.
 std::optional<uint32_t> LeastWord(double wanted) {
   // Rounded so that a word too many is kept rather than one too few.
