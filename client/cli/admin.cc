@@ -154,7 +154,7 @@ RunCall FindCall(const std::string& word) {
   return found == kCalls.end() ? nullptr : found->second;
 }
 
-// The error of the command line; empty if there is none.
+// Returns the error of the command line; empty if there is no error.
 std::string UsageError(const Arguments& arguments) {
   if (arguments.empty() || FindCall(arguments[0]) == nullptr) {
     return "takes one of load, abort, drain, flush and config";

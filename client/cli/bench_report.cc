@@ -18,7 +18,7 @@ using Failure = std::pair<std::pair<std::string, std::string>, uint64_t>;
 
 struct Latency {
   const char* title;
-  const char* key;  // of the JSON
+  const char* key;  // key of the JSON
   const load::LatencyHistogram* histogram;
 };
 

@@ -49,7 +49,7 @@ absl::Status SetSeed(const std::string& text, ChatLine* line) {
 }
 
 constexpr size_t kMaxLineBytes = size_t{1} << 20;
-constexpr size_t kMaxShownColumns = 200;  // of a tool's result
+constexpr size_t kMaxShownColumns = 200;  // columns of a tool's result
 
 bool IsBlank(const std::string& text) { return text.find_first_not_of(" \t") == std::string::npos; }
 
@@ -325,7 +325,7 @@ absl::Status ChatLoop::ReadAnswer(client::CancelToken* cancel, client::Output* a
   return status;
 }
 
-// What is worth knowing about the end of an answer.
+// Reports how an answer ended, if that is unusual.
 void ChatLoop::ReportEnd(const client::Output& answer) {
   const v1::FinishReason reason = answer.finished.reason();
   if (reason == v1::FINISH_REASON_UNSPECIFIED) return;

@@ -42,7 +42,7 @@ std::string Weights(const v1::MemoryInfo& memory) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-// The capacity of a server, else the size of a full context.
+// Returns the capacity of a server, or the size of a full context.
 std::string KvCache(const v1::ModelInfoResponse& info) {
   const v1::MemoryInfo& memory = info.memory();
   const uint64_t held = memory.kv_blocks_total() * memory.kv_block_tokens();

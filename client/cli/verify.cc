@@ -63,7 +63,7 @@ absl::StatusOr<std::vector<v1::VerifyRequest>> ReadClaims(const std::string& pat
   return claims;
 }
 
-// Whether the command line says something that a file says.
+// True if the command line sets something that a file also sets.
 bool HasRequestFlags(const Arguments& arguments) {
   v1::GenerateRequest request;
   const bool good = SetGenerationFromFlags(&request).ok() && SetConstraintFromFlags(&request).ok();

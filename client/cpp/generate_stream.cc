@@ -54,7 +54,7 @@ std::string WithShortHashes(const std::string& text) {
   return std::regex_replace(text, hash, "$1...");
 }
 
-// What the end of a call says about where else the stream could go on.
+// What the end of a call implies for a continuation of the stream.
 enum class CallEnd {
   kFinal,       // any other replica would answer the same
   kLost,        // the replica died, is unreachable, starting or draining
@@ -63,7 +63,7 @@ enum class CallEnd {
   kIdInUse,     // the replica has a call with this request_id
 };
 
-// Else gRPC in this process, or a proxy, made up the status: a server sends details.
+// If false, gRPC in this process, or a proxy, made up the status: a server sends details.
 bool IsFromServer(const absl::Status& status) {
   const ErrorDetails details = DetailsOf(status);
   return !details.domain.empty() || !details.reason.empty();

@@ -27,7 +27,7 @@ bool IsSwitch(const absl::CommandLineFlag& flag) {
   return flag.IsOfType<bool>() || flag.IsOfType<std::optional<bool>>();
 }
 
-// What separates the values of a list flag; empty for other flags.
+// Returns the separator of a list flag's values; empty for other flags.
 std::string_view SeparatorOf(const absl::CommandLineFlag& flag) {
   static constexpr char kRecordSeparator = TemplateArguments::kSeparator;
   if (flag.IsOfType<StringList>() || flag.IsOfType<IdList>() || flag.IsOfType<BiasList>()) {

@@ -41,7 +41,7 @@ bool ParseIds(absl::string_view text, std::vector<uint32_t>* ids, std::string* e
   return true;
 }
 
-// The escapes of a StringList, and the characters they stand for.
+// The escapes of a StringList, and their characters.
 constexpr std::string_view kEscapes = "nt,\\";
 constexpr std::string_view kEscaped = "\n\t,\\";
 

@@ -59,7 +59,7 @@ class Child {
     }
   }
 
-  // What waitpid says of it, once it has ended.
+  // Returns the status that waitpid reports, once the process has ended.
   std::optional<int> Ended() {
     int status = 0;
     if (waitpid(pid_, &status, WNOHANG) != pid_) return std::nullopt;
@@ -81,7 +81,7 @@ absl::StatusOr<Child> Start(const std::string& command, const Descriptor& in,
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
-  sigset_t no_signals;  // This program blocks those that end it.
+  sigset_t no_signals;  // this program blocks the signals that end it
   sigemptyset(&no_signals);
   posix_spawnattr_setsigmask(&attributes, &no_signals);
 
