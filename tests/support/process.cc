@@ -75,7 +75,7 @@ Process::Process(const std::vector<std::string>& argv,
                  const std::vector<std::string>& environment) {
   std::vector<char*> arguments = PointersTo(argv);
   arguments.push_back(nullptr);
-  // Of two variables of one name, the first one counts.
+  // If two variables have the same name, the first one counts.
   std::vector<char*> variables = PointersTo(environment);
   for (char** variable = environ; *variable != nullptr; ++variable) variables.push_back(*variable);
   variables.push_back(nullptr);

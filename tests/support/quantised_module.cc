@@ -52,7 +52,7 @@ StoredTensor PackColumns(int64_t rows, int64_t columns, int bits, const std::vec
   return Integers(DType::kI32, {rows, words}, packed);
 }
 
-// The same along the rows.
+// Packs along the rows.
 StoredTensor PackRows(int64_t rows, int64_t columns, int bits,
                       const std::function<int64_t(int64_t, int64_t)>& at) {
   const StoredTensor turned = PackColumns(

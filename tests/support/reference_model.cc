@@ -69,7 +69,7 @@ class Reference {
   const ModelWeights& weights_;
 };
 
-// W x + b; of GPT-2's matrices, which are those of layers, W is the transpose.
+// Returns W x + b; GPT-2's layers store the transpose of W.
 Vector Reference::Linear(const TensorView& w, const TensorView& bias, const Vector& x) const {
   const bool transposed = config_.naming == TensorNaming::kGpt2 && w.data != weights_.lm_head.data;
   const int64_t inputs = static_cast<int64_t>(x.size());

@@ -160,7 +160,7 @@ ModelConfig Gpt2ExactGelu() {
 
 // --- The generic model
 //
-// Where eps stands shows only when it is not small beside the row's own mean square.
+// The place of eps matters only when eps is not small compared with the row's own mean square.
 
 ModelConfig Generic() {
   ModelConfig config = Base("transformer_lm");
@@ -192,7 +192,7 @@ ModelConfig LayerNormOutside() {
   return config;
 }
 
-// QK-norm takes eps and its place from the other norms, but stays an RMSNorm beside LayerNorms.
+// QK-norm takes eps and its place from the other norms, but stays an RMSNorm next to LayerNorms.
 ModelConfig LayerNormWithQkNorm() {
   ModelConfig config = Generic();
   config.norm_kind = NormKind::kLayer;
@@ -203,7 +203,7 @@ ModelConfig LayerNormWithQkNorm() {
   config.head_dim = 10;
   config.rope_theta = 500.0;
   config.rope_layout = RopeLayout::kHalf;
-  config.biases = {.qkv = true, .attention_output = false, .ffn = true};  // of the gate too
+  config.biases = {.qkv = true, .attention_output = false, .ffn = true};  // for the gate, too
   return config;
 }
 

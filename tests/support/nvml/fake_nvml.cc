@@ -64,7 +64,7 @@ struct EventData {
   unsigned gpu_instance, compute_instance;
 };
 
-// What is of the whole GPU alone.
+// Returns the result of a function that only a whole GPU supports.
 int OfGpu(void* device, const char* function) { return device == &gpu ? Result(function) : 2; }
 
 int nvmlSystemGetDriverVersion(char* version, unsigned length) {

@@ -1,4 +1,4 @@
-// Implements what the threads of a block do together (<simt_emulated.h>), and their memory
+// Implements the collective operations of a block's threads (<simt_emulated.h>), and their memory
 // accesses.
 #include <bit>
 #include <cstring>

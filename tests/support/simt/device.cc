@@ -107,8 +107,8 @@ bool Device::RunBlock(Block& block) {
   return false;
 }
 
-// Before a kernel runs, one block of the next kernel begins and runs as far as it can. If that
-// block lets its successor start, one block of this begins, and so on.
+// Before a kernel runs, one block of the next kernel begins and runs until it must wait. If that
+// block lets its successor start, one block of the successor begins, and so forth.
 void Device::BeginEarly(CUstream_st& stream) {
   std::deque<EarlyBlock>& early = stream.early;
   while (options.overlap && failure == cudaSuccess && early.size() < kMaxEarlyBlocks &&

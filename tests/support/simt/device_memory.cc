@@ -68,8 +68,8 @@ void WatchFaults() {
   static_cast<void>(watching);
 }
 
-// Maps whole pages. The data lies as close to their end as its alignment allows, followed by a page
-// that none may access.
+// Maps whole pages. The data are as close to their end as the alignment allows, followed by a page
+// that must not be accessed.
 bool MapPages(GuardedMemory& memory) {
   const size_t page = getpagesize();
   const size_t used = (kAlignment + memory.bytes + page - 1) / page * page;

@@ -14,7 +14,7 @@ thread_local cudaError_t last_error = cudaSuccess;
 
 constexpr int kVersion = CUDART_VERSION;
 constexpr int kMaxBlocksPerMultiprocessor = 32;
-constexpr size_t kReservedSharedBytes = 1024;  // of each block
+constexpr size_t kReservedSharedBytes = 1024;  // bytes in each block
 
 // The resources of an SM, by compute capability. CUDA C++ Programming Guide, "Technical
 // Specifications per Compute Capability".
