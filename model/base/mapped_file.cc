@@ -14,7 +14,8 @@
 namespace tlm {
 namespace {
 
-// Mapped at a time where one page of it is touched (fault_around_bytes), in pieces so aligned.
+// The kernel maps this many bytes, aligned to their number, when one page of them is touched
+// (fault_around_bytes).
 constexpr size_t kAroundBytes = size_t{64} << 10;
 
 struct sigaction former_handler;  // the handler of SIGBUS before the first mapping
@@ -64,7 +65,7 @@ void MappedFile::OnBusError(int, siginfo_t* fault, void*) {
     errno = error;
     if (zeros != MAP_FAILED) return;
   }
-  // Not one of these mappings: the access faults again.
+  // The address is in none of these mappings: the access faults again.
   sigaction(SIGBUS, &former_handler, nullptr);
 }
 
@@ -135,7 +136,7 @@ std::span<std::byte> MappedFile::PagesOf(std::span<const std::byte> part) const 
 void MappedFile::Populate(std::span<const std::byte> part) const {
   const std::span<std::byte> pages = PagesOf(part);
   if (pages.empty()) return;
-  // Where the file is not in the system's cache, reading ahead is faster than fault by fault.
+  // If the file is not in the system's cache, reading ahead is faster than one fault after another.
   unsigned char cached = 0;
   if (mincore(pages.data(), 1, &cached) == 0 && (cached & 1u) == 0) {
     madvise(pages.data(), pages.size(), MADV_WILLNEED);

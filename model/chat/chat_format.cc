@@ -19,7 +19,7 @@ struct Row {
   std::vector<std::string_view> others = {};
 };
 
-// The first row that fits is found.
+// The first row that fits is chosen.
 const std::vector<Row<ReasoningFormat>>& ReasoningRows() {
   static const auto* const rows = new std::vector<Row<ReasoningFormat>>{
       {{.name = "harmony",
@@ -199,7 +199,7 @@ std::vector<std::string> SpecialTokensIn(const std::vector<std::string_view>& ma
   return tokens;
 }
 
-// A tool's schema, which says that it is of an object.
+// Returns a tool's schema, with the type "object" added if it has no type.
 std::string ObjectSchema(const std::string& schema) {
   if (schema.empty()) return R"({"type": "object"})";
   const absl::StatusOr<nlohmann::json> parsed = ParseJson(schema);
@@ -209,8 +209,8 @@ std::string ObjectSchema(const std::string& schema) {
          schema.substr(inside);
 }
 
-// The nodes of a constraint. An answer is free text that markers part, or in formats in which text
-// has a marker, parts that each begin with one:
+// Builds the nodes of a constraint. An answer is free text that markers divide or, in formats in
+// which text has a marker, parts that each begin with one:
 //
 //   think:    reasoning ─► text ─► called ─┐           harmony:  header ─► reasoning ─► header ...
 //                 ▲         │       ▲      │                     header ─► text
@@ -257,7 +257,7 @@ class AnswerFlow {
 
   Node& node(int32_t name) { return nodes_[static_cast<size_t>(name)]; }
 
-  // With the mark before each special token.
+  // Adds the mark before each special token.
   std::string Marked(std::string_view marker) const {
     std::string text;
     while (!marker.empty()) {
@@ -401,7 +401,7 @@ class AnswerFlow {
 
   void AddStart() {
     if (!plan_.begins_in_reasoning && plan_.reasoning != true) return;
-    // The first node is another one, and its own place is the last.
+    // Another node becomes the first one; the former first node moves to the end.
     Node start;
     if (plan_.begins_in_reasoning && plan_.reasoning == false) {
       start.edges.push_back(Marker(reasoning_.closing, kText));
@@ -418,7 +418,7 @@ class AnswerFlow {
     nodes_.push_back(std::exchange(node(kStart), std::move(start)));
   }
 
-  // The nodes that the first leads to.
+  // Returns the nodes that can be reached from the first.
   std::vector<Node> Reachable() const {
     std::vector<int32_t> names = {0};
     std::vector<int32_t> numbers(nodes_.size(), -1);

@@ -11,7 +11,7 @@
 namespace tlm {
 namespace {
 
-// The text of a JSON object, byte by byte.
+// Checks the text of a JSON object, byte by byte.
 class ObjectText {
  public:
   // Returns false if no object continues with this byte.
@@ -65,8 +65,8 @@ class ObjectText {
   bool AppendBetween(char byte);
 
   Place place_ = Place::kBegin;
-  std::string open_ = {};       // brackets
-  bool is_name_ = false;        // the string
+  std::string open_ = {};       // open brackets
+  bool is_name_ = false;        // the current string is a name
   std::string_view word_ = {};  // the rest of true, false or null
   int digits_ = 0;              // in kHex: the digits that follow
 };
@@ -179,10 +179,10 @@ bool ObjectText::AppendToNumber(char byte) {
   return true;
 }
 
-// A call's arguments as the model writes them.
+// Converts a call's arguments as the model writes them.
 class ArgumentsText {
  public:
-  // `text_parameters`: as XML; null: as JSON.
+  // `text_parameters`: the arguments are XML; null: JSON.
   explicit ArgumentsText(std::shared_ptr<const std::vector<std::string>> text_parameters) {
     if (text_parameters != nullptr) xml_.emplace(std::move(text_parameters));
   }
@@ -273,7 +273,7 @@ class RegionReader::Impl {
     kArguments,
   };
 
-  // Markers are looked for from here on.
+  // Looks for markers from here on.
   void Go(Place place);
   // Does the same after a marker: line breaks that follow belong to it.
   void PassMarker(Place place) {
@@ -311,15 +311,15 @@ class RegionReader::Impl {
 
   Place place_ = Place::kStart;
   std::vector<Marker> markers_;        // the markers that may come next
-  std::array<bool, 256> begins_ = {};  // one of them, or the line breaks before it
+  std::array<bool, 256> begins_ = {};  // bytes that begin one of them, or line breaks before it
   bool after_marker_ = false;          // line breaks belong to the marker
   std::string held_;                   // line breaks, then the beginning of a marker
-  size_t breaks_ = 0;                  // in held_
-  std::string again_;                  // to be read
-  size_t again_at_ = 0;                // read of it
+  size_t breaks_ = 0;                  // number of line breaks in held_
+  std::string again_;                  // bytes to read again
+  size_t again_at_ = 0;                // how many of them are read
   std::optional<ArgumentsText> arguments_;
 
-  bool is_open_ = false;  // the region region_
+  bool is_open_ = false;  // the region region_ is open
   RegionKind kind_ = RegionKind::kText;
   int32_t region_ = -1, call_ = -1;
   std::vector<RegionEvent>* events_ = nullptr;

@@ -15,7 +15,7 @@ using jinja::Heap;
 using jinja::MakeConstantText;
 using jinja::Value;
 
-// An object that grows member by member.
+// Builds an object member by member.
 class ObjectValue {
  public:
   ObjectValue(Heap* heap, std::string place) : heap_(heap), place_(std::move(place)) {}

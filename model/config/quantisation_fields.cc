@@ -19,13 +19,13 @@ using Format = QuantisationScheme::Format;
 constexpr size_t kMaxSchemes = 16;
 constexpr int64_t kGroupUnit = 32;
 
-// Older files of compressed-tensors have the second name.
+// Finds a member by either name; older files of compressed-tensors have the second one.
 absl::StatusOr<std::optional<JsonFields>> Find(const JsonFields& fields) {
   return fields.Object(fields.Has("quantization_config") ? "quantization_config"
                                                          : "compression_config");
 }
 
-// The key's word in lower case, which must be one of `words`.
+// Returns the key's word in lower case, which must be one of `words`.
 absl::StatusOr<std::string> ReadWord(const JsonFields& fields, const std::string& key,
                                      const std::string& otherwise,
                                      std::initializer_list<const char*> words) {
@@ -48,7 +48,7 @@ absl::Status RequireFalse(const JsonFields& fields, const std::string& key) {
   return Unimplemented("{} is true, only false is supported", fields.Name(key));
 }
 
-// Absent, null or empty.
+// Requires the member to be absent, null or empty.
 absl::Status RequireNone(const JsonFields& fields, const std::string& key) {
   const nlohmann::json* const value = fields.Find(key);
   if (value == nullptr || (value->is_structured() && value->empty())) return absl::OkStatus();
@@ -62,7 +62,7 @@ absl::StatusOr<int> ReadBits(const JsonFields& fields, const std::string& key, b
   return Unimplemented("{} is {}, supported: {}", fields.Name(key), *bits, takes_8 ? "4, 8" : "4");
 }
 
-// -1 in the file is 0 here: the whole row.
+// Converts -1 in the file to 0: the whole row.
 absl::StatusOr<int64_t> ReadGroupSize(const JsonFields& fields, const std::string& key,
                                       int64_t otherwise) {
   TLM_ASSIGN_OR_RETURN(const std::optional<int64_t> given, fields.Integer(key));
@@ -117,14 +117,14 @@ absl::StatusOr<QuantisationScheme> ReadGptq(const JsonFields& fields) {
   TLM_ASSIGN_OR_RETURN(scheme.bits, ReadBits(fields, "bits", true));
   TLM_ASSIGN_OR_RETURN(scheme.group_size, ReadGroupSize(fields, "group_size", 128));
   TLM_ASSIGN_OR_RETURN(scheme.symmetric, fields.Bool("sym", true));
-  // With static groups inputs share scales in their own order.
+  // With static groups, inputs share scales in their own order.
   TLM_ASSIGN_OR_RETURN(const bool act_order, fields.Bool("desc_act", false));
   TLM_ASSIGN_OR_RETURN(const bool static_groups, fields.Bool("static_groups", false));
   scheme.act_order = act_order && !static_groups && scheme.group_size > 0;
   return scheme;
 }
 
-// Two numbers: the outputs and the inputs that share a scale.
+// Reads two numbers: the outputs and the inputs that share a scale.
 absl::Status ReadBlockSize(const JsonFields& fields, const std::string& key,
                            QuantisationScheme* scheme) {
   TLM_ASSIGN_OR_RETURN(const auto given, fields.Integers(key, 2));
@@ -148,7 +148,7 @@ absl::Status ReadBlockSize(const JsonFields& fields, const std::string& key,
   return absl::OkStatus();
 }
 
-// Scales for activations are not used: these stay as they are.
+// Ignores scales for activations, which are not quantised.
 absl::StatusOr<QuantisationScheme> ReadFp8(const JsonFields& fields) {
   QuantisationScheme scheme{.format = Format::kFloat8, .bits = 8, .symmetric = true};
   TLM_RETURN_IF_ERROR(ReadWord(fields, "fmt", "e4m3", {"e4m3", "float8_e4m3fn"}).status());

@@ -34,7 +34,7 @@ absl::StatusOr<double> Required(const JsonFields& fields, const char* key) {
   return *value;
 }
 
-// The context the model was first trained for; a key outside the object takes precedence.
+// Returns the context of the original training; a key outside the object takes precedence.
 absl::StatusOr<int64_t> OriginalContext(const JsonFields& outer, const JsonFields& rope,
                                         int64_t context_length) {
   constexpr char kKey[] = "original_max_position_embeddings";
@@ -51,7 +51,7 @@ absl::Status ReadLlama3(const JsonFields& rope, RopeScaling* scaling) {
   return absl::OkStatus();
 }
 
-// YaRN's temperature (Peng et al. 2023, section 3.4), to which DeepSeek's weights add.
+// Returns YaRN's temperature (Peng et al. 2023, section 3.4), with the weight that DeepSeek adds.
 double YarnMagnitude(double factor, double weight) {
   return factor <= 1 ? 1.0 : 0.1 * weight * std::log(factor) + 1.0;
 }

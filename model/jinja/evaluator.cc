@@ -14,7 +14,7 @@ namespace {
 
 using Kind = Expression::Kind;
 
-// Expressions of one scope.
+// Evaluates expressions of one scope.
 class Evaluator {
  public:
   Evaluator(Heap* heap, const Scope& scope) : heap_(heap), scope_(scope) {}
@@ -119,7 +119,7 @@ class Evaluator {
     return heap_->MakeText(std::move(result));
   }
 
-  // The operation of `node` on the values of its parts.
+  // Applies the operation of `node` to the values of its parts.
   absl::StatusOr<Value> Apply(const Expression& node, std::vector<Value> values) {
     switch (node.kind) {
       case Kind::kList:

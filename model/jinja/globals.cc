@@ -33,7 +33,7 @@ class GlobalFunction final : public Callable {
   const Function function_;
 };
 
-// range() as the list of its items.
+// Makes range() as the list of its items.
 absl::StatusOr<Value> MakeRange(Heap* heap, Clock*, Arguments arguments) {
   const size_t given = arguments.positional.size();
   TLM_ASSIGN_OR_RETURN(
@@ -55,7 +55,7 @@ absl::StatusOr<Value> MakeRange(Heap* heap, Clock*, Arguments arguments) {
   return heap->MakeList(std::move(items));
 }
 
-// The members that dict(source, name=value ...) has.
+// Returns the members of dict(source, name=value ...).
 absl::StatusOr<Dict::Members> MakeMembers(Heap* heap, Arguments arguments) {
   Dict::Members members;
   if (arguments.positional.size() > 1) {

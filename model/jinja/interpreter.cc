@@ -95,7 +95,7 @@ class Loop final : public Attributes {
   Heap* const heap_;
   const std::span<const Value> items_;
   const Condition condition_;
-  std::optional<size_t> ahead_;  // what Peek found
+  std::optional<size_t> ahead_;  // the result of Peek
   std::optional<size_t> current_;
   std::optional<size_t> previous_;
   int64_t index0_ = -1;
@@ -142,8 +142,8 @@ absl::Status Assign(Heap* heap, const Target& target, const Value& value, Scope*
   return absl::OkStatus();
 }
 
-// Null for a loop without one. A template may keep `loop`, and with it this, when the loop has
-// ended.
+// Returns null for a loop without a condition. A template may keep `loop`, and with it this object,
+// after the loop has ended.
 Loop::Condition ConditionOf(Heap* heap, const For& node, const ScopePtr& outer) {
   if (node.condition == nullptr) return nullptr;
   return [heap, &node, outer](const Value& item) -> absl::StatusOr<bool> {
@@ -335,7 +335,7 @@ absl::Status Interpreter::BindArguments(const MacroDefinition& macro, Arguments 
     return InvalidArgument("macro '{}' takes not more than {} argument(s)", macro.name,
                            macro.parameters.size());
   }
-  // The argument `wanted` of the call, taken out of it.
+  // Removes the argument `wanted` from the call and returns it.
   const auto take_named = [&](std::string_view wanted) -> std::optional<Value> {
     const auto given = std::find_if(named.begin(), named.end(),
                                     [&](const auto& entry) { return entry.first == wanted; });

@@ -47,8 +47,8 @@ absl::Status TakeHex(std::string_view text, char letter, size_t* next, std::stri
   return absl::OkStatus();
 }
 
-// The content of a text literal between its quotes, with escapes resolved as Python's
-// unicode-escape codec does.
+// Returns the content of a text literal between its quotes, with escapes resolved like Python's
+// unicode-escape codec.
 absl::StatusOr<std::string> Unescape(std::string_view literal) {
   constexpr std::string_view kLetters = "\\'\"abfnrtv\n";
   constexpr std::string_view kMeanings = "\\'\"\a\b\f\n\r\t\v";
@@ -214,7 +214,7 @@ class Lexer {
     return absl::OkStatus();
   }
 
-  // The inside of {{ }} or {% %}.
+  // Reads the inside of {{ }} or {% %}.
   absl::Status LexTag(bool is_variable) {
     Push(is_variable ? TokenKind::kVariableBegin : TokenKind::kBlockBegin,
          is_variable ? "{{" : "{%");
@@ -260,7 +260,7 @@ class Lexer {
     return LexOperator(open_brackets);
   }
 
-  // A decimal integer, or a float with a point or an exponent.
+  // Reads a decimal integer, or a float with a point or an exponent.
   absl::Status LexNumber() {
     size_t length = CountDigits(0);
     const size_t whole = length;

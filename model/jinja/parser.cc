@@ -19,7 +19,7 @@ namespace {
 
 using Names = std::initializer_list<std::string_view>;
 
-// Tags of Jinja for which there is no use in a chat template.
+// The tags of Jinja that a chat template does not need.
 constexpr std::string_view kUnsupportedTags[] = {"autoescape", "block", "debug",  "do",
                                                  "extends",    "from",  "import", "include",
                                                  "print",      "trans", "with"};
@@ -201,7 +201,7 @@ class Parser {
     return absl::OkStatus();
   }
 
-  // A body that a loop around it cannot be left from.
+  // Parses a body in which `break` and `continue` cannot leave an outer loop.
   absl::StatusOr<Block> ParseFunctionBody(std::string_view end) {
     const int breakable = std::exchange(breakable_, 0);
     TLM_ASSIGN_OR_RETURN(Block body, ParseBody({end}));
@@ -238,7 +238,7 @@ class Parser {
     bool with_attribute = false;  // whether namespace.attribute may be one
     std::string_view end_name = {};
   };
-  // One target, or several as a tuple.
+  // Parses one target, or several as a tuple.
   absl::StatusOr<Target> ParseTarget(const TargetOptions& options) {
     Nesting nesting(&tokens_);
     TLM_RETURN_IF_ERROR(nesting.status());
@@ -286,7 +286,7 @@ class Parser {
 
   TokenStream tokens_;
   ExpressionParser expressions_;
-  int loops_ = 0;      // around the current token
+  int loops_ = 0;      // loops around the current token
   int breakable_ = 0;  // how many of them `break` can leave
 };
 

@@ -21,7 +21,7 @@ utf8proc_category_t Category(char32_t code_point) {
   return utf8proc_category(static_cast<utf8proc_int32_t>(code_point));
 }
 
-// Alphabetic characters of a category that is not: circled and squared Latin letters.
+// True for alphabetic characters whose category is not: circled and squared Latin letters.
 bool IsOtherAlphabeticSymbol(char32_t code_point) {
   return IsBetween(code_point, 0x24b6, 0x24e9) || IsBetween(code_point, 0x1f130, 0x1f149) ||
          IsBetween(code_point, 0x1f150, 0x1f169) || IsBetween(code_point, 0x1f170, 0x1f189);
@@ -56,7 +56,7 @@ bool IsIn(const std::array<CodePointRange, size>& ranges, char32_t c) {
   });
 }
 
-// Properties Uppercase and Lowercase; category Lt counts as neither.
+// Test the properties Uppercase and Lowercase; category Lt counts as neither.
 bool IsUpper(char32_t c) { return Category(c) == UTF8PROC_CATEGORY_LU || IsIn(kOtherUppercase, c); }
 bool IsLower(char32_t c) { return Category(c) == UTF8PROC_CATEGORY_LL || IsIn(kOtherLowercase, c); }
 bool IsTitle(char32_t c) { return c >= 0x80 && Category(c) == UTF8PROC_CATEGORY_LT; }
@@ -123,7 +123,7 @@ void AppendMapped(char32_t c, Case to, std::string* out) {
   }
 }
 
-// `choose(c, first)`: the case of letter c.
+// `choose(c, first)` returns the case of letter c.
 template <typename Choose>
 std::string Map(std::string_view text, Choose choose) {
   std::string result;
@@ -145,7 +145,7 @@ int CombiningClass(utf8proc_int32_t code_point) {
   return utf8proc_get_property(code_point)->combining_class;
 }
 
-// Characters decomposed one by one, their marks not yet in order.
+// Decomposes characters one by one; their marks are not in order yet.
 std::vector<utf8proc_int32_t> Decompose(std::string_view text, bool compatibility) {
   const auto options = static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | UTF8PROC_STABLE |
                                                       (compatibility ? UTF8PROC_COMPAT : 0));
@@ -166,8 +166,8 @@ std::vector<utf8proc_int32_t> Decompose(std::string_view text, bool compatibilit
   return result;
 }
 
-// The canonical order: each run of non-starters by combining class. utf8proc's own ordering swaps
-// neighbours, which takes a time quadratic in the length of a run.
+// Puts marks in canonical order: sorts each run of non-starters by combining class. utf8proc's own
+// ordering swaps neighbours, which takes a time quadratic in the length of a run.
 void OrderMarks(std::vector<utf8proc_int32_t>* text) {
   const auto is_starter = [](utf8proc_int32_t c) { return CombiningClass(c) == 0; };
   auto run = text->begin();
@@ -264,7 +264,7 @@ bool IsLineBreak(char32_t code_point) {
 }
 
 void AppendLowercase(char32_t code_point, std::string* text) {
-  // The one character whose mapping is more than one (SpecialCasing.txt).
+  // This is the only character whose mapping has several (SpecialCasing.txt).
   if (code_point == 0x130) {
     *text += "i\u0307";
     return;
@@ -294,8 +294,8 @@ std::string ToTitle(std::string_view text) {
   });
 }
 
-// Every character below U+0300 is a starter that NFC leaves alone, and these are the only ones that
-// bytes up to 0xCB begin. The other forms leave ASCII alone.
+// Every character below U+0300 is a starter that NFC leaves unchanged, and bytes up to 0xCB begin
+// only these characters. The other forms leave ASCII unchanged.
 bool IsPlainlyNormal(std::string_view text, NormalForm form) {
   const unsigned char end = form == NormalForm::kNfc ? 0xcc : 0x80;
   return std::all_of(text.begin(), text.end(),

@@ -10,7 +10,7 @@
 namespace tlm {
 namespace {
 
-// Up to here looking at every pair for every merge is faster than keeping a heap.
+// Up to this length, looking at every pair for every merge is faster than keeping a heap.
 constexpr size_t kShortWordBytes = 32;
 
 uint64_t PairKey(int32_t left, int32_t right) {
@@ -130,8 +130,8 @@ absl::Status Bpe::EncodeShort(std::string_view word, std::vector<int32_t>* ids) 
   return absl::OkStatus();
 }
 
-// A linked list of symbols, and a heap of the pairs that a merge names. A joined symbol stays where
-// its left part began, so positions always order symbols:
+// A linked list of symbols, and a heap of the pairs that a merge names. A joined symbol keeps the
+// position of its left part, so positions always order symbols:
 //
 //   position   0    1    2    3            0    1    2    3
 //   symbol     t -> h -> e -> y    th:     th ------> e -> y
@@ -168,7 +168,7 @@ class Bpe::LongWord {
     int32_t id;
     uint32_t previous;
     uint32_t next;
-    Merge with_next;  // rank kNoMerge as well once the symbol is part of the one before it
+    Merge with_next;  // rank kNoMerge also once the symbol is part of the one before it
   };
 
   void FindPair(uint32_t position) {

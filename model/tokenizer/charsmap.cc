@@ -10,7 +10,7 @@ namespace tlm {
 namespace {
 
 constexpr size_t kMaxBytes = size_t{16} << 20;
-// Clusters this long are looked at character by character.
+// Clusters of this length or more are replaced character by character.
 constexpr size_t kLongClusterBytes = 6;
 
 // The fields of a unit of Darts-clone's double array.
@@ -42,7 +42,8 @@ absl::Status CheckReplacements(std::string_view replacements) {
   return absl::OkStatus();
 }
 
-// Bytes of the extended grapheme cluster (Unicode Standard Annex 29) that `text` begins with.
+// Returns the bytes of the extended grapheme cluster (Unicode Standard Annex 29) that `text` begins
+// with.
 size_t ClusterLength(std::string_view text) {
   utf8proc_int32_t state = 0;
   Utf8Character previous = FirstCharacter(text);

@@ -39,8 +39,8 @@ absl::StatusOr<std::vector<std::string>> SearchedContents(const std::vector<Adde
   return result;
 }
 
-// The model's own tokens. One that is not written in the byte-level alphabet must also be an added
-// token: the merges cannot make it.
+// Returns the model's own tokens. A token that is not written in the byte-level alphabet must also
+// be an added token: the merges cannot make it.
 absl::StatusOr<std::vector<VocabularyEntry>> ModelEntries(const TokenizerDescription& description,
                                                           const IdMap& added) {
   std::vector<VocabularyEntry> entries;

@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kMaxFileBytes = size_t{256} << 20;
 constexpr size_t kMaxTextBytes = size_t{1} << 30;
 
-// In place: they may be the most of a description.
+// Converts in place: the merges may be most of a description.
 absl::Status ConvertMerges(std::vector<BpeMerge>& merges, bool is_byte_level) {
   for (size_t i = 0; i < merges.size(); ++i) {
     auto& [left, right] = merges[i];
@@ -32,7 +32,7 @@ absl::Status ConvertMerges(std::vector<BpeMerge>& merges, bool is_byte_level) {
   return absl::OkStatus();
 }
 
-// The first byte that has no token of its own.
+// Returns the first byte that has no token of its own.
 std::optional<int> FindMissingByte(const Vocabulary& vocabulary) {
   for (int byte = 0; byte < 256; ++byte) {
     const char character = static_cast<char>(byte);
@@ -84,7 +84,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(TokenizerDescriptio
   TLM_ASSIGN_OR_RETURN(Normalizer normalizer, Normalizer::Create(description.normalizer));
   TLM_ASSIGN_OR_RETURN(TokenDecoder decoder, TokenDecoder::Create(description.decoder));
   TLM_ASSIGN_OR_RETURN(TokenTables tables, BuildTokenTables(description, normalizer, decoder));
-  // Megabytes, which are in the tables now.
+  // Frees megabytes that the tables now hold.
   decltype(description.model.vocab)().swap(description.model.vocab);
   std::unique_ptr<Tokenizer> result(new Tokenizer(std::move(decoder), std::move(tables)));
   result->is_byte_level_ = description.pre_tokenizer.is_byte_level;

@@ -48,7 +48,7 @@ absl::StatusOr<Unigram> Unigram::Create(const Vocabulary* vocabulary, std::vecto
 }
 
 absl::StatusOr<std::vector<Unigram::Ending>> Unigram::FindEndings(std::string_view word) const {
-  std::vector<Ending> endings(word.size() + 1);  // by the byte where they end
+  std::vector<Ending> endings(word.size() + 1);  // by the byte of their end
   size_t begin = 0;
   while (begin < word.size()) {
     const std::string_view rest = word.substr(begin);
