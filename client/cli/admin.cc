@@ -143,7 +143,7 @@ absl::Status RunConfig(const Call& call) {
 
 using RunCall = absl::Status (*)(const Call&);
 
-// Null for an unknown word.
+// Returns null for an unknown word.
 RunCall FindCall(const std::string& word) {
   static const std::map<std::string, RunCall> kCalls = {{"load", RunLoad},
                                                         {"abort", RunAbort},

@@ -67,7 +67,7 @@ int RunOffline(const absl::StatusOr<OfflineModel>& model, Console* console) {
   return kSuccess;
 }
 
-// --model of tlm-server is a directory.
+// Prints a hint that tlm-server's --model is a directory.
 void HintAtDirectory(const std::string& model, Console* console) {
   std::error_code error;
   if (model.empty() || !std::filesystem::is_directory(model, error)) return;

@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// An object of the file, and how messages call it.
+// An object of the file, and its name in messages.
 struct Entry {
   const ordered_json& json;
   std::string place;

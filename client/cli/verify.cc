@@ -29,7 +29,7 @@ namespace {
 constexpr size_t kMaxFileBytes = size_t{256} << 20;
 constexpr size_t kMaxShownColumns = 200;
 
-// A line of the file.
+// Parses a line of the file.
 absl::StatusOr<v1::VerifyRequest> ParseClaim(const std::string& line) {
   v1::VerifyRequest claim;
   const auto status = google::protobuf::util::JsonStringToMessage(line, &claim);

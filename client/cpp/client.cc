@@ -34,7 +34,7 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::vector<std::s
     replicas.push_back(
         {v1::LanguageModel::NewStub(*channel), grpc::health::v1::Health::NewStub(*channel)});
   }
-  // The constructor is private, out of make_unique's reach.
+  // The constructor is private, and make_unique cannot call it.
   return std::unique_ptr<Client>(
       new Client(targets, std::move(replicas), AuthorizationOf(options), options.balance));
 }
@@ -174,7 +174,7 @@ absl::StatusOr<ServingStatus> Client::Health(const std::string& service,
 }
 
 absl::Status Client::WaitUntilServing(const std::string& service, const CallOptions& options) {
-  // Between two attempts: a watch ends when the server restarts.
+  // The pause between two attempts: a watch ends when the server restarts.
   constexpr absl::Duration kPause = absl::Milliseconds(100);
   const absl::Time deadline = MonotonicNow() + options.timeout;
   CancelToken never;

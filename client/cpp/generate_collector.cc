@@ -32,7 +32,7 @@ v1::VerifyRequest ClaimOf(const v1::GenerateRequest& request, const GenerateResu
   const Output& claimed = result.outputs[output];
   for (const v1::TokenInfo& token : claimed.tokens) claim.add_claimed_token_ids(token.id());
   const v1::GenerateFinished& finished = claimed.finished;
-  // Sent as the end of the output, unless it is one of the tokens.
+  // The token is sent as the end of the output, unless it is one of the tokens.
   if (finished.completion_tokens() != claimed.tokens.size() + 1) return claim;
   if (finished.has_eos_token_id()) claim.add_claimed_token_ids(finished.eos_token_id());
   if (finished.has_stop_token_id()) claim.add_claimed_token_ids(finished.stop_token_id());

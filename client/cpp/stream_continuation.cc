@@ -39,7 +39,7 @@ void FixParameters(v1::SamplingParams effective, v1::SamplingParams* sampling) {
   sampling->MergeFrom(effective);
 }
 
-// How many of `count` items, starting at index `from`, are among the first `delivered`.
+// Returns how many of `count` items, from index `from` on, are among the first `delivered`.
 uint64_t Repeated(uint64_t count, uint64_t from, uint64_t delivered) {
   return delivered > from ? std::min(count, delivered - from) : 0;
 }

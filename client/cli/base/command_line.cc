@@ -16,7 +16,7 @@
 namespace tlm::cli {
 namespace {
 
-// Null if the command has no flag of that name.
+// Returns null if the command has no flag of that name.
 absl::CommandLineFlag* FindFlag(const Command& command, std::string_view name) {
   const std::vector<std::string_view> flags = FlagsOf(command);
   if (std::find(flags.begin(), flags.end(), name) == flags.end()) return nullptr;

@@ -33,7 +33,7 @@ absl::Status NotStarted(const char* what, int error) {
       fmt::format("the command cannot be started: {}: {}", what, std::strerror(error)));
 }
 
-// A file in memory, at its beginning: unlike a pipe it never makes the writer wait.
+// Makes a file in memory, at its beginning: unlike a pipe it never makes the writer wait.
 absl::StatusOr<Descriptor> FileOf(const std::string& contents) {
   Descriptor file(memfd_create("input", MFD_CLOEXEC));
   if (file.get() < 0) return NotStarted("memfd_create", errno);
@@ -129,7 +129,7 @@ class Waiter {
   const client::CancelToken::Registration registration_;
 };
 
-// All that comes from `pipe`, which does not block, up to its end.
+// Reads everything from `pipe`, which does not block, up to its end.
 absl::StatusOr<std::string> ReadAll(const Descriptor& pipe, const Waiter& waiter) {
   std::string text;
   std::array<char, 4096> buffer;
@@ -147,7 +147,7 @@ absl::StatusOr<std::string> ReadAll(const Descriptor& pipe, const Waiter& waiter
   }
 }
 
-// The status of a command that has ended.
+// Returns the status of a command that has ended.
 absl::Status StatusOf(int ended, const std::string& output) {
   constexpr size_t kMaxShownColumns = 1000;
   if (WIFSIGNALED(ended)) {
