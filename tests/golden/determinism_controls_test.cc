@@ -18,7 +18,7 @@
 namespace tlm {
 namespace {
 
-// Samples on the host, in a way of its own: the logits are right, the token is not.
+// Samples on the host in a wrong way: the logits are right, the token is not.
 class WrongSamplerModel : public LanguageModel {
  public:
   using Tokens = std::vector<absl::StatusOr<SampledToken>>;
@@ -115,7 +115,7 @@ struct Caught {
   int64_t logits = 0;   // prefixes with two hashes
 };
 
-// `drafter`: who makes drafts in all of the schedules, wherever one is possible.
+// `drafter` makes the drafts in all of the schedules, wherever one is possible.
 Caught RunSchedules(Machine machine, int max_outputs = kMaxOutputs,
                     std::optional<Drafter> drafter = std::nullopt) {
   ScheduleRunner runner("qwen3", DType::kF32, max_outputs);
@@ -125,7 +125,7 @@ Caught RunSchedules(Machine machine, int max_outputs = kMaxOutputs,
   const Outcomes alone = runner.Execute(AloneSchedule(), 1, random).passes[0];
   for (int i = 0; i < 4; ++i) {
     Schedule schedule = RandomSchedule(random);
-    // Everything is the machine's own.
+    // All tokens come from the machine itself.
     schedule.resume_one_in = schedule.claim_one_in = 0;
     if (drafter.has_value()) {
       schedule.options.speculation = Speculation::kAlways;

@@ -35,7 +35,7 @@ struct CudaCase {
   const char* name;
   const char* config;
   DType dtype;
-  // In place of the small configuration's own, so that the matrix units take part; 0: as it is.
+  // Replaces the small configuration's own value, so that the matrix units take part; 0: keeps it.
   int64_t head_dim = 0;
   std::optional<DType> kv = {};  // type of keys and values instead of `dtype`
   WeightFormat format = WeightFormat::kAsGiven;

@@ -1,5 +1,5 @@
-// determinism_test's promise on the CUDA backend, its kernels emulated: with recorded
-// graphs, kernels that overlap, and steps launched before the tokens of the one before are known.
+// Checks determinism_test's promise on the CUDA backend with emulated kernels: with recorded
+// graphs, kernels that overlap, and steps launched before the tokens of the step before are known.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,13 +22,13 @@
 namespace tlm {
 namespace {
 
-// With drafts there is room for fewer graphs than there are shapes.
+// With drafts, there is room for fewer graphs than there are shapes.
 absl::StatusOr<std::unique_ptr<Ops>> EmulatedDevice(const Schedule& schedule) {
   const bool drafts = schedule.options.speculation != Speculation::kOff;
   return CudaOps::Create({.max_graphs = drafts ? 6 : 256}, nullptr);
 }
 
-// Narrow, but with heads and matrices as the tensor cores take them, and some as they do not.
+// A narrow model, with heads and matrices in shapes for the tensor cores and some in other shapes.
 ModelConfig TinyConfig() {
   ModelConfig config = SmallConfig("qwen3");
   config.num_layers = 1;
@@ -133,7 +133,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{.name = "Q4_K", .config = TinyBlockConfig(), .blocks = {DType::kQ4K, DType::kQ8_0}}),
     [](const auto& info) { return info.param.name; });
 
-// The logits of every prompt position, computed in steps.
+// Returns the logits of every prompt position, computed in steps.
 std::vector<float> LogitsOf(const ModelConfig& config, const ModelWeights& weights) {
   constexpr int64_t kTokens = 80;
   const auto ops = CudaOps::Create(CudaOptions(), nullptr);
@@ -146,7 +146,7 @@ std::vector<float> LogitsOf(const ModelConfig& config, const ModelWeights& weigh
   return RunAlone(**model, RandomIds(kTokens, config.vocab_size, 2), 70);
 }
 
-// Steps of 70 and of 10 rows.
+// Uses steps of 70 and of 10 rows.
 void ExpectLogitsOfRoundedValues(const BlockModel& blocks) {
   const ModelConfig& config = blocks.config();
   ModelWeights rounded = blocks.dequantised();

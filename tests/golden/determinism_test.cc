@@ -51,7 +51,8 @@ std::vector<Case> Cases() {
                        .suffix = "_fp8_kv",
                        .kv = DType::kF8E4M3});
     }
-    // Quantised while they are loaded, and as files have them: every type, in stacks of several.
+    // These are quantised while they are loaded, or in blocks as in files: every type, in stacks of
+    // several.
     const auto quantised = [&](const char* config, WeightFormat format, const char* suffix) {
       cases.push_back({config, DType::kBF16, isa, few, format, {}, suffix});
     };

@@ -14,7 +14,7 @@
 namespace tlm {
 namespace {
 
-// Where the binary16 numbers of a GGUF block are.
+// The offsets of the binary16 numbers in a GGUF block.
 struct Halves {
   size_t scale = 0;
   size_t min = 0;           // 0: none

@@ -166,7 +166,7 @@ void ScriptedModel::CheckBatch(const Batch& batch) const {
   CheckRows(batch);
 }
 
-// Every row is for something.
+// Every row must have a job or go to the host.
 void ScriptedModel::CheckRows(const Batch& batch) const {
   for (const int32_t row : batch.logits_rows) TLM_CHECK(row >= 0 && row < batch.tokens());
   TLM_CHECK(static_cast<int64_t>(batch.jobs.size()) <= limits_.max_jobs());

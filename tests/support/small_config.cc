@@ -232,7 +232,7 @@ ModelConfig EveryPosition() {
   return config;
 }
 
-// GPT-2's layout, which fuses query, key and value, of a model that is otherwise none.
+// GPT-2's layout, which fuses query, key and value, for a model that is not GPT-2 otherwise.
 ModelConfig Gpt2Layout() {
   ModelConfig config = Generic();
   config.naming = TensorNaming::kGpt2;
@@ -278,7 +278,7 @@ constexpr Row kRows[] = {
     {"lm_gpt2_layout", Gpt2Layout},
 };
 
-// --- As the files of their families spell them
+// --- In the spelling of the families' files
 
 using Json = nlohmann::json;
 
@@ -303,7 +303,7 @@ Json RopeScalingJson(const RopeScaling& scaling) {
   return json;
 }
 
-// Rotary positions and windows are spelt alike everywhere.
+// Rotary positions and windows have the same spelling everywhere.
 void AddRopeAndWindow(const ModelConfig& config, Json* json) {
   if (config.rope_theta.has_value()) (*json)["rope_theta"] = *config.rope_theta;
   if (config.rope_scaling.has_value()) {
@@ -381,7 +381,7 @@ Json Qwen3MhaJson(const ModelConfig& config) {
           {"rope_theta", *config.rope_theta}};
 }
 
-// Every config field, whether it has its default or not.
+// Writes every config field, with or without a default value.
 Json TransformerLmJson(const ModelConfig& config) {
   Json json = Cs336Json(config);
   json["num_kv_heads"] = config.num_kv_heads;

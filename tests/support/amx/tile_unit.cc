@@ -76,7 +76,8 @@ float WithoutSubnormal(float value) {
   return (bits & 0x7f800000u) == 0 ? std::bit_cast<float>(bits & 0x80000000u) : value;
 }
 
-// To a float, ties to even, 0 where the result rounded as if exponents had no end is subnormal.
+// Rounds to a float, ties to even; 0 if the result, rounded as with unlimited exponents, is
+// subnormal.
 float RoundedToNormal(double value) {
   constexpr double kScale = 0x1p200;
   constexpr double kMin = 0x1p-126;

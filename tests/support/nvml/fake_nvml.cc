@@ -1,4 +1,5 @@
-// With FAKE_NVML_OLD only what every version has, and the older name of the clock reasons.
+// With FAKE_NVML_OLD it has only the functions of every version, and the older name of the clock
+// reasons.
 #include "tests/support/nvml/fake_nvml.h"
 
 #include <cstring>

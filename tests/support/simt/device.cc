@@ -8,7 +8,7 @@
 namespace tlm::simt::emulated {
 namespace {
 
-// The most kernels that may have begun while an earlier one has not ended.
+// The maximum number of kernels that may have begun while an earlier one has not ended.
 constexpr size_t kMaxEarlyBlocks = 3;
 
 size_t BlockCount(const dim3& grid) { return size_t{grid.x} * grid.y * grid.z; }

@@ -36,7 +36,8 @@ void WatchFaults() {}
 
 #else
 
-// The protection key of this process's device memory; -1: the processor or the kernel has none.
+// Returns the protection key of this process's device memory; -1: the processor or the kernel has
+// none.
 int Key() {
 #if defined(__x86_64__) && defined(PKEY_DISABLE_ACCESS)
   static const int key = pkey_alloc(0, PKEY_DISABLE_ACCESS);
@@ -46,7 +47,7 @@ int Key() {
 #endif
 }
 
-// Reports which kernel or host code did it, then crashes.
+// Reports the kernel or host code at fault, then crashes.
 void OnFault(int signal, siginfo_t* info, void*) {
   const bool by_key = Key() >= 0 && info->si_code == SEGV_PKUERR;
   if (current_block != nullptr) {

@@ -72,7 +72,7 @@ std::string SharedRaces::Access(size_t offset, size_t bytes, AccessKind kind, co
   std::string fault;
   ForWords(offset, bytes, [&](uintptr_t at, uint8_t mask) {
     Word& word = words_[at];
-    // The usual case: nothing new.
+    // The usual case has nothing new.
     if (kind == AccessKind::kLoad && word.many_loads && word.loaded == epoch_ &&
         word.stored != epoch_ && !word.in_flight && (mask & ~word.load_mask) == 0) {
       return;
