@@ -59,7 +59,8 @@ class ChatLoop {
   ChatLoop(ChatOptions options, client::Client* client, ChatInterrupt* interrupt, Console* console);
 
   // Asks the server for the model's abilities. Interactively, it also prints the model's name, and
-  // returns FAILED_PRECONDITION if it has no chat template. Errors are as of Client::ModelInfo.
+  // returns FAILED_PRECONDITION if it has no chat template. Returns the errors of
+  // Client::ModelInfo.
   absl::Status Greet();
 
   // Reads lines until their end, or until a line ends the program; returns the exit code.

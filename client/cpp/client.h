@@ -48,7 +48,7 @@ using ServingStatus = grpc::health::v1::HealthCheckResponse::ServingStatus;
 // Thread-safe. Keep one for the life of the program; it must outlive its streams.
 class Client {
  public:
-  // Connects on first use: a server that is down fails the first call. Errors are as of
+  // Connects on first use: a server that is down fails the first call. Returns the errors of
   // MakeChannel.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& target,
                                                          const ClientOptions& options = {});

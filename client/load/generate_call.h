@@ -53,7 +53,7 @@ using PrepareCall = std::function<std::unique_ptr<EventReader>(
 // Connections to servers of one model. Not thread-safe.
 class Connections {
  public:
-  // Makes `count` connections to each of the targets. Errors are as of MakeChannel.
+  // Makes `count` connections to each of the targets. Returns the errors of MakeChannel.
   static absl::StatusOr<Connections> Create(const std::vector<std::string>& targets, int count,
                                             const client::ClientOptions& options);
 

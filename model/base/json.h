@@ -20,8 +20,8 @@ namespace tlm {
 inline constexpr int kMaxJsonDepth = 64;
 absl::StatusOr<nlohmann::json> ParseJson(std::string_view text, int max_depth = kMaxJsonDepth);
 
-// INVALID_ARGUMENT as from ParseJson for text with a zero byte: nlohmann takes it for the end of
-// the text and would ignore what follows.
+// INVALID_ARGUMENT, as ParseJson returns it, for text with a zero byte: nlohmann takes it for the
+// end of the text and would ignore what follows.
 absl::Status CheckNoZeroByte(std::string_view text);
 
 // Returns "line 3, column 14" for byte `position` of `text`, both counted from 1; for messages.

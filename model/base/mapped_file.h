@@ -21,8 +21,8 @@ namespace tlm {
 // it passes faults outside all mappings to the previous handler.
 class MappedFile {
  public:
-  // Errors are as of RegularFile::Open; a file that cannot be mapped is FAILED_PRECONDITION, too.
-  // An empty file maps to an empty span.
+  // Returns the errors of RegularFile::Open, and FAILED_PRECONDITION for a file that cannot be
+  // mapped. An empty file maps to an empty span.
   static absl::StatusOr<MappedFile> Open(const std::string& path);
 
   MappedFile(MappedFile&& other) noexcept;

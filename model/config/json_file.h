@@ -10,7 +10,7 @@
 
 namespace tlm {
 
-// Parses a JSON object. INVALID_ARGUMENT as from ParseJson, and for any other value.
+// Parses a JSON object. INVALID_ARGUMENT when ParseJson returns it, and for any other value.
 absl::StatusOr<nlohmann::json> ParseJsonObject(std::string_view text);
 
 // Reads a JSON object from a file. NOT_FOUND when there is no file, FAILED_PRECONDITION when it

@@ -31,15 +31,15 @@ struct OfflineModel {
 absl::StatusOr<OfflineModel> OfflineModelFromPreset(const std::string& preset);
 
 // Reads a model directory, a GGUF file, or a configuration file itself. If there is a checkpoint,
-// only its headers are read; its types count, whatever the configuration names. Errors as from
-// ReadConfigOf, Checkpoint::Open and, for a quantised checkpoint, BindWeights.
+// only its headers are read; its types count, whatever the configuration names. Returns the errors
+// of ReadConfigOf, Checkpoint::Open and, for a quantised checkpoint, BindWeights.
 absl::StatusOr<OfflineModel> OfflineModelFromPath(const std::string& path);
 
 // Answers a request without memory for the model: identity (name and architecture only),
 // architecture, parameters and FLOPs. Of `memory` it fills the weights by type, as a server on the
 // CPU holds them (matrices in their types, F64 and vectors in float32; blocks may take a few
 // percent more there), and kv_bytes_per_token and kv_type for keys and values of DefaultKvDType().
-// INVALID_ARGUMENT as from ResolveFlopsQuery.
+// INVALID_ARGUMENT when ResolveFlopsQuery returns it.
 absl::StatusOr<v1::ModelInfoResponse> DescribeOffline(const OfflineModel& model,
                                                       const v1::ModelInfoRequest& request);
 

@@ -14,7 +14,7 @@ namespace tlm::jinja {
 // Evaluates json.loads(text): objects keep the order of their keys; if a key occurs twice, the last
 // value counts, at the place of the first. INVALID_ARGUMENT, with line and column, for text that is
 // not JSON (Python's NaN and Infinity are not), for nesting beyond kMaxJsonDepth, numbers that no
-// double can hold and integers beyond 64 bits; RESOURCE_EXHAUSTED as from the heap.
+// double can hold and integers beyond 64 bits; RESOURCE_EXHAUSTED when the heap returns it.
 absl::StatusOr<Value> ParseJson(Heap* heap, std::string_view text);
 
 // Converts `source`. Its keys come in alphabetical order, since nlohmann::json keeps no other.

@@ -38,7 +38,7 @@ class Sampler {
                                       const Removals& removals);
 
   // Returns log-probability and rank of a given token by the unmodified logits, and the `top` most
-  // likely tokens. DATA_LOSS as Sample.
+  // likely tokens. DATA_LOSS as in Sample.
   absl::StatusOr<SampledToken> ScoreGiven(std::span<const float> logits, int32_t id, uint32_t top);
   // Scores several given tokens.
   absl::StatusOr<std::vector<SampledToken>> ScoreGiven(std::span<const float> logits,

@@ -48,13 +48,13 @@ class Normalizer {
   static constexpr size_t kMaxContentBytes = 256;
 
   Normalizer() = default;
-  // INVALID_ARGUMENT for contents longer than kMaxContentBytes; otherwise errors as of
+  // INVALID_ARGUMENT for contents longer than kMaxContentBytes; otherwise the errors of
   // Charsmap::Create and Regex::Compile.
   static absl::StatusOr<Normalizer> Create(const std::vector<NormalizerStep>& steps);
 
   // Takes and returns well-formed UTF-8. The result is `text` itself or a view of `storage`, which
-  // must outlive its use. RESOURCE_EXHAUSTED when it would be larger than its limit, and as from
-  // RegexMatcher::Find.
+  // must outlive its use. RESOURCE_EXHAUSTED when it would be larger than its limit, and when
+  // RegexMatcher::Find returns it.
   absl::StatusOr<std::string_view> Normalize(std::string_view text, std::string* storage) const;
 
  private:

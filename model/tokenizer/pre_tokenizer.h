@@ -50,14 +50,14 @@ struct PreTokenizerStep {
 // Immutable, so any thread may use it.
 class PreTokenizer {
  public:
-  // Errors are INVALID_ARGUMENT and UNIMPLEMENTED, as of Regex::Compile.
+  // Returns the errors of Regex::Compile.
   static absl::StatusOr<PreTokenizer> Create(const std::vector<PreTokenizerStep>& steps);
 
   using Sink = absl::FunctionRef<absl::Status(std::string_view)>;
   // Calls `sink` with every pre-token of well-formed UTF-8 in order; none is empty, and the view is
   // valid during the call. `begins_input` says that `text` begins the whole input; kFirst depends
-  // on it. Stops at the first error of `sink` and returns it; RESOURCE_EXHAUSTED as from
-  // RegexMatcher::Find.
+  // on it. Stops at the first error of `sink` and returns it; RESOURCE_EXHAUSTED when
+  // RegexMatcher::Find returns it.
   absl::Status Split(std::string_view text, bool begins_input, Sink sink) const;
 
  private:

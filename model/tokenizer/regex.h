@@ -32,7 +32,7 @@ absl::StatusOr<std::string> ToPcre2Syntax(std::string_view pattern);
 class Regex {
  public:
   // Compiles a pattern in Oniguruma's syntax. INVALID_ARGUMENT, with PCRE2's message and the byte
-  // offset, when it is malformed; UNIMPLEMENTED as from ToPcre2Syntax.
+  // offset, when it is malformed; UNIMPLEMENTED when ToPcre2Syntax returns it.
   static absl::StatusOr<Regex> Compile(std::string_view pattern);
   // Makes a pattern that matches exactly `text`.
   static absl::StatusOr<Regex> CompileLiteral(std::string_view text);

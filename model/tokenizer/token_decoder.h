@@ -46,8 +46,8 @@ class TokenDecoder {
   static constexpr size_t kMaxGrowth = 8;
   static constexpr size_t kMaxGrowthBytes = 64;
 
-  // INVALID_ARGUMENT and UNIMPLEMENTED as from Regex::Compile. An order of steps in which a token's
-  // text would depend on distant tokens is UNIMPLEMENTED, too; the message names the step.
+  // Returns the errors of Regex::Compile. An order of steps in which a token's text would depend on
+  // distant tokens is UNIMPLEMENTED, too; the message names the step.
   static absl::StatusOr<TokenDecoder> Create(const std::vector<TokenDecoderStep>& steps);
 
   struct TokenText {
@@ -55,8 +55,8 @@ class TokenDecoder {
     bool is_byte = false;  // one byte that need not be a character
   };
   // Returns the text of a token in the middle of others, or with `is_first` at the beginning of a
-  // text. RESOURCE_EXHAUSTED as from RegexMatcher::Find, and when the text of a token of n bytes
-  // has more than kMaxGrowth * n + kMaxGrowthBytes.
+  // text. RESOURCE_EXHAUSTED when RegexMatcher::Find returns it, and when the text of a token of n
+  // bytes has more than kMaxGrowth * n + kMaxGrowthBytes.
   absl::StatusOr<TokenText> Decode(std::string_view token, bool is_first) const;
 
   // True if `is_first` may make a difference to Decode.

@@ -35,7 +35,7 @@ struct TokenTables {
 };
 
 // INVALID_ARGUMENT when tokens contradict each other or are not written in the required alphabet;
-// other errors as of Normalizer::Normalize and TokenDecoder::Decode.
+// also the errors of Normalizer::Normalize and TokenDecoder::Decode.
 absl::StatusOr<TokenTables> BuildTokenTables(const TokenizerDescription& description,
                                              const Normalizer& normalizer,
                                              const TokenDecoder& decoder);

@@ -29,8 +29,8 @@ namespace tlm {
 absl::StatusOr<TokenizerDescription> ReadGgufTokenizer(const GgufMetadata& metadata);
 
 // Writes the same tokenizer as the text of a tokenizer.json, for programs that read no GGUF files.
-// Errors are as of ReadGgufTokenizer. The model "llama" is UNIMPLEMENTED: several of its merges
-// have the same rank and the leftmost is made first, which such a file cannot express.
+// Returns the errors of ReadGgufTokenizer. The model "llama" is UNIMPLEMENTED: several of its
+// merges have the same rank and the leftmost is made first, which such a file cannot express.
 absl::StatusOr<std::string> GgufTokenizerJson(const GgufMetadata& metadata);
 
 // True if there is a tokenizer: files of models for token ids alone have none.

@@ -31,7 +31,7 @@ struct TokenizerJson {
   std::optional<std::vector<std::pair<std::string, std::string>>> merges;
 };
 
-// Errors are as of ParseJson.
+// Returns the errors of ParseJson.
 absl::StatusOr<TokenizerJson> ParseTokenizerTables(std::string_view text);
 
 // Returns the two parts of a merge that is written "a b"; nullopt unless there is exactly one
@@ -40,7 +40,7 @@ std::optional<std::pair<std::string, std::string>> SplitMerge(std::string_view t
 // True for the first line of a merges.txt, which some converters copied into the merges.
 bool IsMergesVersion(std::string_view text);
 
-// These read the members of the outermost object. Errors are as of ParseTokenizerJson.
+// These read the members of the outermost object and return the errors of ParseTokenizerJson.
 absl::StatusOr<std::vector<NormalizerStep>> ReadNormalizer(const JsonFields& root);
 absl::StatusOr<PreTokenizerDescription> ReadPreTokenizer(const JsonFields& root);
 absl::StatusOr<SpecialTokenFrame> ReadPostProcessor(const JsonFields& root);

@@ -28,7 +28,7 @@ std::vector<std::string> SplitTargets(const std::string& list);
 // Returns the parts of --target.
 std::vector<std::string> TargetsFromFlags();
 // Reads the TLS flags, and the API key from --api_key_file or else from the environment variable
-// TLM_API_KEY (no key if both are empty). Errors are as of CheckTlsFiles, ApiKeyFromText and
+// TLM_API_KEY (no key if both are empty). Returns the errors of CheckTlsFiles, ApiKeyFromText and
 // ReadApiKeyFile.
 absl::StatusOr<client::ClientOptions> ClientOptionsFromFlags(Console* console);
 // True if the flags request an encrypted connection.
@@ -40,9 +40,9 @@ absl::Duration TimeoutFromFlags();
 // than one word. No message contains any part of the text, which is secret.
 absl::StatusOr<std::string> ApiKeyFromText(std::string_view text);
 
-// Reads the key from a file or pipe. INVALID_ARGUMENT as from ApiKeyFromText, and for more than 4
-// KiB; NOT_FOUND if it cannot be read. Warns on Console::err if every user of this machine can read
-// or write it.
+// Reads the key from a file or pipe. INVALID_ARGUMENT when ApiKeyFromText returns it, and for more
+// than 4 KiB; NOT_FOUND if it cannot be read. Warns on Console::err if every user of this machine
+// can read or write it.
 absl::StatusOr<std::string> ReadApiKeyFile(const std::string& path, Console* console);
 
 }  // namespace tlm::cli

@@ -32,10 +32,11 @@ class GenerateOutput {
   // `now` is the start of the call, by the same clock as Add.
   GenerateOutput(const GenerateOutputOptions& options, absl::Time now, Console* console);
 
-  // Takes the next event, which arrived at `now`. Errors are as of GenerateCollector::Add.
+  // Takes the next event, which arrived at `now`. Returns the errors of GenerateCollector::Add.
   absl::Status Add(const v1::GenerateResponse& event, absl::Time now);
 
-  // Prints the rest after a successful stream. Errors are as of GenerateCollector::CheckComplete.
+  // Prints the rest after a successful stream. Returns the errors of
+  // GenerateCollector::CheckComplete.
   absl::Status Finish();
 
   // Prints the received part of the remaining outputs after a failed stream, and ends the line.

@@ -13,13 +13,13 @@
 
 namespace tlm::cli {
 
-// Connects by the flags. Errors are as of ClientOptionsFromFlags and Client::Connect.
+// Connects by the flags. Returns the errors of ClientOptionsFromFlags and Client::Connect.
 absl::StatusOr<std::unique_ptr<client::Client>> ConnectFromFlags(Console* console);
 
 // Read standard input before creating one: while it exists, Ctrl-C cancels calls, not reads.
 class Session {
  public:
-  // Errors are as of ConnectFromFlags.
+  // Returns the errors of ConnectFromFlags.
   static absl::StatusOr<std::unique_ptr<Session>> Open(std::string_view command, Console* console);
 
   client::Client& client() { return *client_; }
