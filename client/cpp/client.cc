@@ -60,7 +60,7 @@ absl::StatusOr<Response> Client::Call(std::unique_ptr<Stub> Replica::*stub,
   while (const std::optional<size_t> target = picker_->Next(MonotonicNow(), tried)) {
     CallOptions attempt = options;
     attempt.timeout = deadline - MonotonicNow();
-    // Only the last target is waited for.
+    // Waits only for the last target.
     attempt.wait_for_ready = options.wait_for_ready && tried.size() + 1 == replicas_.size();
     const std::unique_ptr<grpc::ClientContext> context = MakeContext(attempt, authorization_);
     const CancelToken::Registration registration(options.cancel, context.get());

@@ -26,7 +26,7 @@ using BioPtr = std::unique_ptr<BIO, OpenSslDeleter<BIO_free>>;
 using X509Ptr = std::unique_ptr<X509, OpenSslDeleter<X509_free>>;
 using KeyPtr = std::unique_ptr<EVP_PKEY, OpenSslDeleter<EVP_PKEY_free>>;
 
-// Whether `key` is the private key of `certificate`. Clears OpenSSL's errors of this thread.
+// True if `key` is the private key of `certificate`. Clears OpenSSL's errors of this thread.
 inline bool IsKeyOf(const X509& certificate, const EVP_PKEY& key) {
   const bool matches = X509_check_private_key(&certificate, &key) == 1;
   ERR_clear_error();

@@ -87,7 +87,7 @@ class Utf8Repair {
   void Append(std::string_view bytes, std::string* out);
   // Ends the input: bytes that were held back become U+FFFD. The next input may follow.
   void Flush(std::string* out);
-  // Whether bytes are held back.
+  // True while bytes are held back.
   bool holds() const { return !held_.empty(); }
 
  private:

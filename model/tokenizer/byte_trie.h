@@ -23,7 +23,7 @@ class ByteTrie {
   // key is new. Valid until the next call.
   int32_t& operator[](std::string_view key);
 
-  // Whether some key begins with this byte.
+  // True if a key begins with this byte.
   bool Begins(char byte) const { return begins_key_[static_cast<uint8_t>(byte)]; }
 
   // Calls `found(length, value)` for every key that `text` begins with, shortest first.

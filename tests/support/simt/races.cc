@@ -320,7 +320,7 @@ void __tsan_write_range(void* at, size_t bytes) { tlm::simt::emulated::Access(at
 void __tsan_init() { tlm::simt::emulated::races_watched = true; }
 void __tsan_vptr_update(void**, void*) {}
 void __tsan_vptr_read(void**) {}
-// For the host's objects.
+// The host's objects use this one.
 int __tsan_atomic32_fetch_add(volatile int* at, int value, int) {
   return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST);
 }
