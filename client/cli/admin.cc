@@ -143,7 +143,7 @@ absl::Status RunConfig(const Call& call) {
 
 using RunCall = absl::Status (*)(const Call&);
 
-// Null for an unknown word.
+// Returns null for an unknown word.
 RunCall FindCall(const std::string& word) {
   static const std::map<std::string, RunCall> kCalls = {{"load", RunLoad},
                                                         {"abort", RunAbort},
@@ -154,7 +154,7 @@ RunCall FindCall(const std::string& word) {
   return found == kCalls.end() ? nullptr : found->second;
 }
 
-// The error of the command line; empty if there is none.
+// Returns the error of the command line; empty if there is no error.
 std::string UsageError(const Arguments& arguments) {
   if (arguments.empty() || FindCall(arguments[0]) == nullptr) {
     return "takes one of load, abort, drain, flush and config";

@@ -18,7 +18,7 @@ using Failure = std::pair<std::pair<std::string, std::string>, uint64_t>;
 
 struct Latency {
   const char* title;
-  const char* key;  // of the JSON
+  const char* key;  // key of the JSON
   const load::LatencyHistogram* histogram;
 };
 
@@ -57,7 +57,7 @@ std::string RequestsOf(const BenchResult& result) {
   return text;
 }
 
-// "8 in flight", "12.5/s, at most 1,024 in flight".
+// Returns "8 in flight" or "12.5/s, at most 1,024 in flight".
 std::string DescribeLoad(const load::LoadOptions& load) {
   const std::string in_flight = WithSeparators(Count(load.concurrency)) + " in flight";
   return load.rate ? fmt::format("{:g}/s, at most {}", *load.rate, in_flight) : in_flight;
@@ -187,7 +187,7 @@ void PrintBenchJson(const BenchSubject& subject, const BenchOptions& options,
         {"prompt_per_second", PerSecond(Count(window.prompt_tokens), result)},
         {"output_per_second", PerSecond(Count(window.output_tokens), result)}}},
       {"latency_seconds", latencies}};
-  // Strings of a server may be any bytes.
+  // A server's strings may contain any bytes.
   out << json.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << '\n';
 }
 

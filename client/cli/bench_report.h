@@ -1,4 +1,4 @@
-// What `tlm bench` measures, and its report.
+// The measurements of `tlm bench` and their report.
 #ifndef TLM_CLIENT_CLI_BENCH_REPORT_H_
 #define TLM_CLIENT_CLI_BENCH_REPORT_H_
 
@@ -17,27 +17,28 @@ namespace tlm::cli {
 
 struct BenchOptions {
   load::LoadOptions load;
-  double timeout_seconds = 0;        // of each request; may be infinite
-  uint32_t connections = 1;          // to each target
-  uint32_t prompt_tokens = 0;        // of random prompts
+  double timeout_seconds = 0;        // timeout of each request; may be infinite
+  uint32_t connections = 1;          // connections to each target
+  uint32_t prompt_tokens = 0;        // tokens of random prompts
   std::string prompts_file;          // empty = random prompts
   v1::GenerateRequest request = {};  // without the prompt
 };
 
-// The server.
+// The measured server.
 struct BenchSubject {
   std::vector<std::string> targets;
-  std::string model;   // as the server names it
+  std::string model;   // its name as the server gives it
   std::string server;  // its version and device
 };
 
-// Counts and latencies cover requests scheduled in the measured window, whenever they ended; rates
-// count events in the window. Constant memory.
+// Counts and latencies cover requests scheduled in the measured window, no matter when they ended;
+// rates count events in the window. Takes constant memory.
 struct BenchResult {
-  // Code and reason (empty without one) -> number of failures.
+  // From code and reason (empty without one) to the number of failures.
   using Failures = std::map<std::pair<std::string, std::string>, uint64_t>;
 
-  // Distinguishes at most kMaxKinds kinds, reasons up to 64 bytes; others count as {"OTHER", ""}.
+  // Distinguishes at most kMaxKinds kinds, with reasons of up to 64 bytes; others count as
+  // {"OTHER", ""}.
   static constexpr size_t kMaxKinds = 64;
   void AddFailure(const std::string& code, const std::string& reason);
 
@@ -49,15 +50,15 @@ struct BenchResult {
   uint64_t completed = 0;  // requests that ended in the window with OK
 
   load::LatencyHistogram ttft;         // time to first token
-  load::LatencyHistogram inter_token;  // of each token after the first event: its share of the gap
+  load::LatencyHistogram inter_token;  // share of the gap of each token after the first event
   load::LatencyHistogram end_to_end;   // of successful requests
-  load::LatencyHistogram queue;        // as the server reports it: until the first step
+  load::LatencyHistogram queue;        // time until the first step, as the server reports it
 };
 
 void PrintBenchTables(const BenchSubject& subject, const BenchOptions& options,
                       const BenchResult& result, std::ostream& out);
 
-// One object on one line: times in seconds, unrounded; null where nothing was measured.
+// Prints one object on one line: times in seconds, unrounded; null where nothing was measured.
 void PrintBenchJson(const BenchSubject& subject, const BenchOptions& options,
                     const BenchResult& result, std::ostream& out);
 

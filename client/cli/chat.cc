@@ -86,7 +86,7 @@ absl::Status SetToolChoice(const std::string& choice, v1::ChatInput* chat) {
                   Shortened(fmt::format("{}", fmt::join(names, ", ")), kMaxShownColumns)));
 }
 
-// Sets the tools of the request, and the commands if they are to be run.
+// Sets the tools of the request, and the commands if they are to run.
 absl::Status SetTools(const std::string& path, ChatOptions* options) {
   const auto json = ReadFlagFile("tools", path);
   if (!json.ok()) return json.status();
@@ -115,7 +115,7 @@ absl::Status SetTools(const std::string& path, ChatOptions* options) {
   return choice.empty() ? absl::OkStatus() : SetToolChoice(choice, &chat);
 }
 
-// Sets everything of the request but the messages. INVALID_ARGUMENT if the flags contradict each
+// Sets everything in the request except the messages. INVALID_ARGUMENT if the flags contradict each
 // other, or name a file that cannot be read.
 absl::Status SetRequest(ChatOptions* options) {
   v1::GenerateRequest& request = options->request;
@@ -137,7 +137,7 @@ absl::Status SetRequest(ChatOptions* options) {
       "--tool_choice, --parallel_tool_calls and --run_tools need --tools");
 }
 
-// The message of the command line; empty = read lines.
+// Returns the message of the command line; empty: read lines.
 absl::StatusOr<std::string> MessageFrom(const Arguments& arguments, std::istream* in) {
   if (arguments.size() > 1) {
     return absl::InvalidArgumentError("takes one MESSAGE at the most (in quotes if it has spaces)");

@@ -7,7 +7,7 @@
 namespace tlm::cli {
 namespace {
 
-// After the terminal's "^C"; not through a stream, which another thread may be using.
+// Ends the line after the terminal's "^C"; not through a stream, which another thread may be using.
 void EndTerminalLine() { [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, "\n", 1); }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Ctrl-C in a conversation.
+// Handles Ctrl-C in a conversation.
 #ifndef TLM_CLIENT_CLI_CHAT_INTERRUPT_H_
 #define TLM_CLIENT_CLI_CHAT_INTERRUPT_H_
 
@@ -11,24 +11,24 @@
 
 namespace tlm::cli {
 
-// Interactively the first Ctrl-C stops the answer or, while a line is read, reminds how to leave; a
-// second one before the next line ends the program. Otherwise, and for SIGTERM always, the first
-// one ends the program, after cancelling a running answer. See SignalThread.
+// Interactively, the first Ctrl-C stops the answer or, while a line is read, reminds the user how
+// to leave; a second one before the next line ends the program. If not interactive, and for SIGTERM
+// always, the first one ends the program, after cancelling a running answer. See SignalThread.
 class ChatInterrupt {
  public:
-  // `remind` is called in another thread, between BeginRead and EndRead, and `prompt` after it.
+  // Another thread calls `remind`, between BeginRead and EndRead, and `prompt` after it.
   ChatInterrupt(bool interactive, std::function<void()> remind);
 
-  // Around the reading of a line. BeginRead calls `prompt` first, never concurrently with `remind`;
-  // EndRead waits for a running `remind`.
+  // Surround the reading of a line. BeginRead calls `prompt` first, never concurrently with
+  // `remind`; EndRead waits for a running `remind`.
   void BeginRead(std::function<void()> prompt);
   void EndRead();
 
-  // Around an answer. The token is for its RPC and valid until EndAnswer.
+  // Surround an answer. The token is for its RPC and valid until EndAnswer.
   client::CancelToken* BeginAnswer();
   void EndAnswer();
 
-  // 128 + the signal that ended the program; 0 if none did.
+  // Returns 128 + the signal that ended the program; 0 if none did.
   int exit_code() const;
 
  private:
@@ -39,7 +39,7 @@ class ChatInterrupt {
   mutable std::mutex mutex_;
   std::unique_ptr<client::CancelToken> answer_;  // guarded by mutex_; null between answers
   std::function<void()> prompt_;                 // guarded by mutex_; null unless a line is read
-  int presses_ = 0;                              // guarded by mutex_; since the last line
+  int presses_ = 0;                              // guarded by mutex_; counted since the last line
   int ended_by_ = 0;                             // guarded by mutex_; a signal
   SignalThread thread_;
 };

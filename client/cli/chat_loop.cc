@@ -23,7 +23,7 @@ namespace {
 
 struct SlashCommand {
   std::string_view name;
-  std::string_view argument;  // empty: takes none
+  std::string_view argument;  // empty: takes no argument
   ChatLine::Kind kind;
   std::string_view summary;
 };
@@ -49,11 +49,11 @@ absl::Status SetSeed(const std::string& text, ChatLine* line) {
 }
 
 constexpr size_t kMaxLineBytes = size_t{1} << 20;
-constexpr size_t kMaxShownColumns = 200;  // of a tool's result
+constexpr size_t kMaxShownColumns = 200;  // columns of a tool's result
 
 bool IsBlank(const std::string& text) { return text.find_first_not_of(" \t") == std::string::npos; }
 
-// Failures that the next message would get too.
+// True for failures that the next message would have, too.
 bool IsLasting(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kFailedPrecondition:
@@ -67,7 +67,7 @@ bool IsLasting(const absl::Status& status) {
   }
 }
 
-// Behind a result: otherwise the model could never do anything but call.
+// Call it after a result: otherwise the model could never do anything but call.
 void DemandNoCall(v1::ChatInput* chat) {
   const v1::ChatInput::ToolChoice& choice = chat->tool_choice();
   if (choice.has_name() || choice.mode() == v1::ChatInput::ToolChoice::REQUIRED) {
@@ -245,7 +245,7 @@ std::optional<int> ChatLoop::TakeResult(const std::string& result) {
   return GoOn();
 }
 
-// Generates answers until one is without a call, or a result has to be typed.
+// Generates answers until one has no call, or the user must type a result.
 std::optional<int> ChatLoop::GoOn() {
   absl::StatusOr<bool> goes_on = RunCommands();
   while (goes_on.ok() && *goes_on && calls_.empty()) {
@@ -325,7 +325,7 @@ absl::Status ChatLoop::ReadAnswer(client::CancelToken* cancel, client::Output* a
   return status;
 }
 
-// What is worth knowing about the end of an answer.
+// Reports how an answer ended, if that is unusual.
 void ChatLoop::ReportEnd(const client::Output& answer) {
   const v1::FinishReason reason = answer.finished.reason();
   if (reason == v1::FINISH_REASON_UNSPECIFIED) return;

@@ -23,8 +23,8 @@ namespace tlm::cli {
 struct ChatLine {
   enum class Kind { kMessage, kReset, kSystem, kHistory, kSeed, kHelp, kQuit };
   Kind kind = Kind::kMessage;
-  std::string text;              // of kMessage and kSystem
-  std::optional<uint64_t> seed;  // of kSeed; none = a new one for each answer
+  std::string text;              // for kMessage and kSystem
+  std::optional<uint64_t> seed;  // for kSeed; nullopt: a new one for each answer
 };
 
 // A line that starts with a slash is a command; "//" starts a message with a slash.
@@ -35,33 +35,35 @@ absl::StatusOr<ChatLine> ParseChatLine(const std::string& line);
 void PrintChatHelp(std::ostream& out);
 
 struct ChatOptions {
-  v1::GenerateRequest request;  // of every turn, without the messages
+  v1::GenerateRequest request;  // the request of every turn, without the messages
   std::string system;
-  absl::Duration timeout = absl::InfiniteDuration();  // of one answer
-  bool interactive = false;                           // report failures and go on
+  absl::Duration timeout = absl::InfiniteDuration();  // for one answer
+  bool interactive = false;                           // report failures and continue
   bool prompts = false;                               // "> " before each line
   bool once = false;                                  // end after the first answer
   bool timing = false;                                // print counts and speed after each answer
   // Command lines of tools, by name: they get the arguments and print the result.
   std::map<std::string, std::string> commands;
-  absl::Duration tool_timeout = absl::InfiniteDuration();  // of one command
+  absl::Duration tool_timeout = absl::InfiniteDuration();  // for one command
   uint32_t max_tool_rounds =
       0;  // answers with calls to one message, while commands give the results
 };
 
-// Answers go to Console::out, prompts, results of commands and errors to Console::err. The results
-// of calls without a command are the next lines. A message whose answer failed, or was stopped
-// before it began, is removed from the conversation, with the calls that followed.
+// Runs the conversation. Answers go to Console::out; prompts, results of commands and errors go to
+// Console::err. The results of calls without a command are the next lines. A message whose answer
+// failed, or was stopped before it began, is removed from the conversation, with the calls that
+// followed.
 class ChatLoop {
  public:
-  // `client`, `interrupt` and `console` outlive this.
+  // `client`, `interrupt` and `console` must outlive the loop.
   ChatLoop(ChatOptions options, client::Client* client, ChatInterrupt* interrupt, Console* console);
 
-  // Asks for what the model can do. Interactively also prints its name, and returns
-  // FAILED_PRECONDITION if it has no chat template. Errors of Client::ModelInfo.
+  // Asks the server for the model's abilities. Interactively, it also prints the model's name, and
+  // returns FAILED_PRECONDITION if it has no chat template. Returns the errors of
+  // Client::ModelInfo.
   absl::Status Greet();
 
-  // Reads lines until their end, or until one ends the program; returns the exit code.
+  // Reads lines until their end, or until a line ends the program; returns the exit code.
   int Run();
 
   // Answers one message; returns the exit code.
@@ -85,10 +87,10 @@ class ChatLoop {
   void KeepStoppedAnswer(const client::Output& answer);
   absl::StatusOr<std::string> RunCommand(const client::ToolCall& call);
   void AddResult(std::string result);
-  // Forgets the message and all that followed.
+  // Removes the message and everything after it.
   void TakeBack();
   void PrintHistory();
-  // At a terminal, that a command without an answer was done.
+  // Confirms, at a terminal, a command that has no answer.
   void Confirm(const std::string& what);
   int ExitCode() const { return failed_ && !options_.interactive ? kFailure : kSuccess; }
 
@@ -98,8 +100,8 @@ class ChatLoop {
   Console* const console_;
   client::Conversation conversation_;
   size_t turn_ = 0;                     // index of the message that is being answered
-  uint32_t rounds_ = 0;                 // of calls since the last line
-  std::deque<client::ToolCall> calls_;  // without a result
+  uint32_t rounds_ = 0;                 // rounds of calls since the last line
+  std::deque<client::ToolCall> calls_;  // the calls without a result
   bool failed_ = false;
 };
 

@@ -16,7 +16,7 @@
 namespace tlm::cli {
 namespace {
 
-// The scripts ask `tlm completion candidates -- WORD...`, which prints a line for each candidate:
+// The scripts run `tlm completion candidates -- WORD...`, which prints a line for each candidate:
 // text, tab, description; or ":files".
 
 constexpr std::string_view kBashScript =
@@ -85,7 +85,7 @@ constexpr std::string_view kFileFlags[] = {
     "api_key_file", "ca_file", "client_cert",  "client_key",     "grammar",
     "json_schema",  "npy",     "prompts_file", "structural_tag", "tools"};
 
-// Some of the values a flag may have; empty = any text.
+// Returns some of a flag's values; empty: any text.
 std::vector<std::string> ValuesOf(std::string_view flag) {
   static const std::map<std::string_view, std::vector<std::string>> kValues = {
       {"dtype", {"float32", "bfloat16", "float16"}},

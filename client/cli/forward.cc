@@ -107,8 +107,8 @@ absl::Status SetSequences(const Arguments& arguments, std::istream* in,
   return absl::OkStatus();
 }
 
-// Texts of tokens: a cache over Detokenize. Empty if the server has no tokenizer, or after too many
-// lookups.
+// Returns the texts of tokens: a cache over Detokenize. Texts are empty if the server has no
+// tokenizer, or after too many lookups.
 class TokenTexts {
  public:
   explicit TokenTexts(Session* session) : session_(session) {}
@@ -140,7 +140,7 @@ absl::Status PrintMessages(const v1::ForwardRequest& request, Session* session, 
   return stream->Finish();
 }
 
-// To write a file, whole rows are needed; otherwise the server selects the largest values.
+// Requests complete rows if they go to a file; otherwise the server selects the largest values.
 absl::Status PrintTable(v1::ForwardRequest request, const std::string& npy, Session* session,
                         Console* console) {
   const uint32_t top = absl::GetFlag(FLAGS_top);
@@ -162,7 +162,7 @@ absl::Status PrintTable(v1::ForwardRequest request, const std::string& npy, Sess
   return absl::OkStatus();
 }
 
-// Asks for whole rows.
+// Makes a request for complete rows.
 absl::StatusOr<v1::ForwardRequest> ForwardRequestFromFlags(const Arguments& arguments,
                                                            std::istream* in) {
   v1::ForwardRequest request;

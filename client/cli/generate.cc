@@ -71,7 +71,7 @@ absl::Status SetPrompt(const Arguments& arguments, std::istream* in, v1::Generat
   return absl::OkStatus();
 }
 
-// Collects them, too.
+// Prints the events and collects them.
 absl::Status PrintEvents(client::GenerateStream* stream, Console* console,
                          client::GenerateResult* result) {
   client::GenerateCollector collector;

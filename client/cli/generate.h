@@ -1,4 +1,4 @@
-// The request of `tlm generate`.
+// Builds the request of `tlm generate`.
 #ifndef TLM_CLIENT_CLI_GENERATE_H_
 #define TLM_CLIENT_CLI_GENERATE_H_
 
@@ -10,7 +10,7 @@
 
 namespace tlm::cli {
 
-// From the flags and the prompt argument; fields whose flags were not given stay unset.
+// Reads the flags and the prompt argument; fields whose flags were not given stay unset.
 // INVALID_ARGUMENT unless there is exactly one prompt, in valid UTF-8.
 absl::StatusOr<v1::GenerateRequest> GenerateRequestFromFlags(const Arguments& arguments,
                                                              std::istream* in);

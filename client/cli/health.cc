@@ -15,7 +15,7 @@ ABSL_FLAG(std::optional<tlm::cli::TimeSpan>, wait, std::nullopt,
 namespace tlm::cli {
 namespace {
 
-// Without --timeout: a health check that hangs has failed.
+// The timeout without --timeout: a health check that hangs has failed.
 constexpr absl::Duration kCheckTimeout = absl::Seconds(5);
 
 int RunHealth(const Arguments& arguments, Console* console) {

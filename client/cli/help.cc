@@ -71,7 +71,7 @@ void AddFlags(const Command& command, std::span<const std::string_view> names, M
   }
 }
 
-// The connection flags that the command explains itself.
+// Returns the connection flags that the command explains itself.
 std::vector<std::string_view> OwnConnectionFlags(const Command& command) {
   const std::span<const std::string_view> connection = ConnectionFlagNames();
   std::vector<std::string_view> names;
@@ -98,7 +98,7 @@ void AddEnd(ManPage* page) {
   page->Item("TLM_API_KEY", "", std::string(kEnvironment) + '.');
 }
 
-// "Continue a prompt." of "continue a prompt".
+// Converts "continue a prompt" to "Continue a prompt.".
 std::string Sentence(std::string_view summary) {
   std::string sentence(summary);
   if (!sentence.empty() && sentence[0] >= 'a' && sentence[0] <= 'z') sentence[0] -= 32;

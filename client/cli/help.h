@@ -1,4 +1,4 @@
-// The manual pages, generated from the commands and their flags.
+// Generates the manual pages from the commands and their flags.
 #ifndef TLM_CLIENT_CLI_HELP_H_
 #define TLM_CLIENT_CLI_HELP_H_
 
@@ -8,10 +8,10 @@
 
 namespace tlm::cli {
 
-// tlm(1): all commands.
+// Returns tlm(1), with all commands.
 std::string ProgramManPage();
 
-// tlm-COMMAND(1): one command.
+// Returns tlm-COMMAND(1), with one command.
 std::string CommandManPage(const Command& command);
 
 }  // namespace tlm::cli

@@ -28,7 +28,7 @@ ABSL_FLAG(uint32_t, new_tokens, 0, "FLOPs: generated tokens of each sequence");
 namespace tlm::cli {
 namespace {
 
-// None if no flag sets another shape than the server's default.
+// Returns nullopt if no flag sets another shape than the server's default.
 std::optional<v1::FlopsQuery> FlopsFromFlags() {
   v1::FlopsQuery query;
   query.set_batch(absl::GetFlag(FLAGS_batch));
@@ -67,7 +67,7 @@ int RunOffline(const absl::StatusOr<OfflineModel>& model, Console* console) {
   return kSuccess;
 }
 
-// --model of tlm-server is a directory.
+// Prints a hint that tlm-server's --model is a directory.
 void HintAtDirectory(const std::string& model, Console* console) {
   std::error_code error;
   if (model.empty() || !std::filesystem::is_directory(model, error)) return;

@@ -26,7 +26,7 @@ std::string Shape(const v1::ArchitectureInfo& model) {
                      WithSeparators(model.d_model()), WithSeparators(model.vocab_size()));
 }
 
-// "float32", "Q4_K".
+// Returns "float32", "Q4_K" or the like.
 std::string TypeOf(const v1::WeightBytes& weights) {
   const bool in_blocks =
       weights.dtype() == v1::DATA_TYPE_INT8 || weights.dtype() == v1::DATA_TYPE_BLOCKS;
@@ -42,7 +42,7 @@ std::string Weights(const v1::MemoryInfo& memory) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-// The capacity of a server, else the size of a full context.
+// Returns the capacity of a server, or the size of a full context.
 std::string KvCache(const v1::ModelInfoResponse& info) {
   const v1::MemoryInfo& memory = info.memory();
   const uint64_t held = memory.kv_blocks_total() * memory.kv_block_tokens();
@@ -75,7 +75,7 @@ std::string Cost(const v1::FlopsInfo& flops) {
                      WithSeparators(flops.attention_flops_per_token_per_context()));
 }
 
-// By the conventions that --all prints.
+// Counts by the conventions that --all prints.
 std::string Request(const v1::FlopsInfo& flops) {
   const v1::FlopsQuery& query = flops.query();
   // "754.70 GFLOPs"
@@ -88,7 +88,7 @@ std::string Request(const v1::FlopsInfo& flops) {
 
 std::string YesOrNo(bool yes) { return yes ? "yes" : "no"; }
 
-// The format's name, with what comes with it.
+// Returns the format's name and its features.
 std::string ToolCalls(const v1::ChatFormatInfo& format) {
   if (format.tool_format().empty()) return "no";
   std::string text = Printable(format.tool_format());
@@ -156,7 +156,7 @@ using google::protobuf::Message;
 
 enum class Zeros { kShown, kHidden };
 
-// One line per field.
+// Prints one line per field.
 void PrintGroup(std::string_view heading, const Message& message, Zeros zeros, std::ostream& out) {
   Table table({Align::kLeft, Align::kLeft});
   for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
@@ -206,7 +206,8 @@ void PrintParameters(const v1::ModelInfoResponse& info, std::ostream& out) {
   PrintTensors(counts, out);
 }
 
-// Groups of components, with their share of the total and, except the head, the FLOPs of one layer.
+// Prints groups of components, with their share of the total and, except for the head, the FLOPs of
+// one layer.
 class FlopsTable {
  public:
   FlopsTable(const v1::FlopsInfo& flops, uint64_t layers)
@@ -233,7 +234,7 @@ class FlopsTable {
                    HumanCount(static_cast<double>(flops)),
                    per_layer ? WithSeparators(flops / layers_) : ""});
   }
-  // The sum of all groups so far.
+  // Returns the sum of all groups so far.
   uint64_t in_layers() const { return in_layers_; }
   void Print(std::ostream& out) const { table_.Print(out, 2); }
 
@@ -244,7 +245,7 @@ class FlopsTable {
   Table table_;
 };
 
-// One line per clause.
+// Prints one line per clause.
 void PrintConvention(std::string_view convention, std::ostream& out) {
   std::string_view opening = "  (";
   while (!convention.empty()) {

@@ -1,4 +1,4 @@
-// ModelInfo as tables.
+// Prints ModelInfo as tables.
 #ifndef TLM_CLIENT_CLI_INFO_TABLES_H_
 #define TLM_CLIENT_CLI_INFO_TABLES_H_
 
@@ -8,20 +8,20 @@
 
 namespace tlm::cli {
 
-// The most important values, one per line, without those of groups that the response lacks.
+// Prints the most important values, one per line; omits groups that the response lacks.
 void PrintModelSummary(const v1::ModelInfoResponse& info, std::ostream& out);
 
-// The hyper-parameters that the model uses, under the heading "Architecture".
+// Prints the hyper-parameters that the model uses, under the heading "Architecture".
 void PrintArchitecture(const v1::ArchitectureInfo& architecture, std::ostream& out);
 
-// The table of info.parameters().tensors() under its heading; nothing if there are none.
+// Prints the table of info.parameters().tensors() under its heading; nothing if there are none.
 void PrintTensors(const v1::ParameterCounts& counts, std::ostream& out);
 
-// Every group of the response under a heading, without rows that do not apply to the model.
+// Prints every group of the response under a heading, without rows that do not apply to the model.
 void PrintModelInfo(const v1::ModelInfoResponse& info, std::ostream& out);
 
-// The same for a model without a server: instead of a server's memory, the size of weights and KV
-// cache in 32 and in 16 bits.
+// Prints a model without a server: instead of a server's memory, the size of weights and KV cache
+// in 32 and in 16 bits.
 void PrintModelEstimate(const v1::ModelInfoResponse& info, std::ostream& out);
 
 }  // namespace tlm::cli

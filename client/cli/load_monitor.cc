@@ -57,7 +57,7 @@ absl::StatusOr<std::unique_ptr<LoadMonitor>> LoadMonitor::Create(
     return absl::InvalidArgumentError(
         fmt::format("{} servers are named, the range is [1, {}]", targets.size(), kMaxServers));
   }
-  // The constructor is private, out of make_unique's reach.
+  // The constructor is private, and make_unique cannot call it.
   std::unique_ptr<LoadMonitor> monitor(new LoadMonitor(timeout, cancel));
   for (const std::string& target : targets) {
     auto client = client::AdminClient::Connect(target, client_options);

@@ -25,17 +25,17 @@ class LoadHistory {
   // The window of RecentHitShare.
   static constexpr absl::Duration kRecent = absl::Minutes(1);
 
-  // Counters of the prefix cache are dropped when the uptime decreases: the server has restarted.
+  // Drops the counters of the prefix cache when the uptime decreases: the server has restarted.
   void Add(const v1::GetLoadResponse& load, absl::Time now);
-  // A missed sample, as of an unreachable server: its rates count as 0.
+  // Adds a missed sample, such as of an unreachable server: its rates count as 0.
   void AddGap();
 
   // Tokens per second, oldest first.
   const std::deque<double>& prefill() const { return prefill_; }
   const std::deque<double>& decode() const { return decode_; }
 
-  // The share of prefix cache hits among the tokens looked up within kRecent of the last sample;
-  // none if none was looked up.
+  // Returns the share of prefix cache hits among the tokens looked up within kRecent of the last
+  // sample; nullopt if no token was looked up.
   std::optional<double> RecentHitShare() const;
 
  private:
@@ -49,27 +49,27 @@ class LoadHistory {
 
   std::deque<double> prefill_;
   std::deque<double> decode_;
-  std::deque<Counts> counts_;  // those within kRecent, and one before
+  std::deque<Counts> counts_;  // the samples within kRecent, and one before
   absl::Duration uptime_;
 };
 
 struct ServerLoad {
   std::string target;
   bool asked = false;                       // at least one attempt has ended
-  absl::Status status;                      // of the last attempt
+  absl::Status status;                      // the result of the last attempt
   std::optional<v1::GetLoadResponse> load;  // the last answer
-  absl::Time answered_at;                   // its time, of client::MonotonicNow
+  absl::Time answered_at;                   // the time of the answer, by client::MonotonicNow
   LoadHistory history;
 };
 
-// Thread-safe. Uses one thread per server.
+// Polls in one thread per server. Thread-safe.
 class LoadMonitor {
  public:
   static constexpr size_t kMaxServers = 64;
 
   // INVALID_ARGUMENT for no server or more than kMaxServers; errors of MakeChannel. A server that
-  // does not answer within `timeout` counts as unreachable. `cancel` outlives this and ends all
-  // polling.
+  // does not answer within `timeout` counts as unreachable. `cancel` ends all polling and must
+  // outlive the monitor.
   static absl::StatusOr<std::unique_ptr<LoadMonitor>> Create(
       const std::vector<std::string>& targets, const client::ClientOptions& client_options,
       absl::Duration timeout, client::CancelToken* cancel);
@@ -81,7 +81,7 @@ class LoadMonitor {
   // Starts polling each server, `interval` after the end of its last call. Call at most once.
   void Start(absl::Duration interval);
 
-  // In the order of the targets.
+  // Returns the loads in the order of the targets.
   std::vector<ServerLoad> Loads() const;
 
  private:

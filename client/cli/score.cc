@@ -63,15 +63,15 @@ absl::Status AddContinuations(const Arguments& arguments, std::istream* in,
   return absl::OkStatus();
 }
 
-// The text (or ids) of a continuation in its row, shortened.
+// Returns the text (or ids) of a continuation for its row, shortened.
 std::string Label(const v1::Continuation& continuation) {
   constexpr size_t kMaxColumns = 48;
   if (!continuation.has_token_ids()) return Shortened(Quoted(continuation.text()), kMaxColumns);
   return Shortened(fmt::format("{}", fmt::join(continuation.token_ids().ids(), ",")), kMaxColumns);
 }
 
-// The first argument is the prompt unless --prompt or --prompt_ids gives it; the other arguments
-// and the sequences of --ids are continuations.
+// Makes the request. The first argument is the prompt unless --prompt or --prompt_ids gives it; the
+// other arguments and the sequences of --ids are continuations.
 absl::StatusOr<v1::ScoreRequest> ScoreRequestFromFlags(const Arguments& arguments,
                                                        std::istream* in) {
   v1::ScoreRequest request;
@@ -85,8 +85,8 @@ absl::StatusOr<v1::ScoreRequest> ScoreRequestFromFlags(const Arguments& argument
   return request;
 }
 
-// A row for each continuation: text, number of tokens, sum and mean of the natural-log
-// probabilities, perplexity exp(-mean), whether greedy decoding produces it.
+// Prints a row for each continuation: text, number of tokens, sum and mean of the natural-log
+// probabilities, perplexity exp(-mean), and whether greedy decoding produces it.
 void PrintScoreTable(const v1::ScoreRequest& request, const v1::ScoreResponse& response,
                      std::ostream& out) {
   Table table({Align::kRight, Align::kLeft, Align::kRight, Align::kRight, Align::kRight,
@@ -106,7 +106,8 @@ void PrintScoreTable(const v1::ScoreRequest& request, const v1::ScoreResponse& r
   table.Print(out);
 }
 
-// The tokens of each continuation under its index, "[0]"; positions count from its first token.
+// Prints the tokens of each continuation under its index, "[0]"; positions count from its first
+// token.
 void PrintScoreTokens(const v1::ScoreResponse& response, std::ostream& out) {
   for (int i = 0; i < response.scores_size(); ++i) {
     const auto& tokens = response.scores(i).tokens();

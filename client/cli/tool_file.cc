@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// An object of the file, and how messages call it.
+// An object of the file, and its name in messages.
 struct Entry {
   const ordered_json& json;
   std::string place;
@@ -37,7 +37,7 @@ absl::Status CheckKeys(const Entry& entry, std::initializer_list<std::string_vie
   return absl::OkStatus();
 }
 
-// The text under `key`; empty if there is none.
+// Returns the text under `key`; empty if there is none.
 absl::StatusOr<std::string> TextOf(const Entry& entry, const char* key) {
   const auto value = entry.json.find(key);
   if (value == entry.json.end()) return std::string();
@@ -45,7 +45,7 @@ absl::StatusOr<std::string> TextOf(const Entry& entry, const char* key) {
   return value->get<std::string>();
 }
 
-// What a text under `key` is to be, if there is one.
+// Checks the type of an entry, if it has one.
 absl::Status CheckType(const Entry& entry) {
   const auto type = TextOf(entry, "type");
   if (!type.ok()) return type.status();

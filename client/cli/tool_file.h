@@ -1,4 +1,4 @@
-// The file of `tlm chat --tools`.
+// Parses the file of `tlm chat --tools`.
 #ifndef TLM_CLIENT_CLI_TOOL_FILE_H_
 #define TLM_CLIENT_CLI_TOOL_FILE_H_
 
@@ -17,10 +17,11 @@ struct ToolFile {
   std::map<std::string, std::string> commands;  // of the tools with "exec", by name
 };
 
-// A JSON list of tools, each as OpenAI's API takes it, {"type": "function", "function": {"name",
-// "description", "parameters"}}, or plainly {"name", "description", "parameters"}; beside "name" or
-// "function" there may be "exec", a command line. The keys of "parameters" keep their order.
-// INVALID_ARGUMENT names the place: "[1].function.name is missing". The server checks the values.
+// Parses a JSON list of tools. Each has OpenAI's form, {"type": "function", "function": {"name",
+// "description", "parameters"}}, or the plain form {"name", "description", "parameters"}; next to
+// "name" or "function" it may have "exec", a command line. The keys of "parameters" keep their
+// order. INVALID_ARGUMENT names the place: "[1].function.name is missing". The server checks the
+// values.
 absl::StatusOr<ToolFile> ParseToolFile(std::string_view json);
 
 }  // namespace tlm::cli

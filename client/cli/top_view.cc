@@ -17,7 +17,7 @@
 namespace tlm::cli {
 namespace {
 
-constexpr size_t kBlockLines = 8;  // the last of them empty
+constexpr size_t kBlockLines = 8;  // the last one is empty
 constexpr size_t kNarrowBlockLines = 6;
 constexpr size_t kHeadLines = 2;
 constexpr size_t kLabelColumns = 10;
@@ -70,7 +70,8 @@ class FittedLine {
   bool full_ = false;
 };
 
-// [####====------]: blocks of sequences, blocks of the prefix cache only, free blocks.
+// Draws [####====------]: blocks of sequences, blocks that only the prefix cache holds, free
+// blocks.
 std::string KvBar(const v1::GetLoadResponse& load, size_t columns) {
   const auto cells = [&load, columns](uint64_t blocks) {
     const double share = ShareOf(blocks, load.kv_blocks_total());
@@ -104,7 +105,7 @@ StyledLine KvLine(const v1::GetLoadResponse& load, size_t columns) {
       fmt::format("   {} used (#), {} cached (=)", WithSeparators(load.kv_blocks_used()),
                   WithSeparators(load.kv_blocks_cached()));
   const std::string total = fmt::format(" of {} blocks", WithSeparators(load.kv_blocks_total()));
-  // The bar takes the columns left by the text.
+  // The bar takes the columns that the text leaves free.
   constexpr size_t kMinBar = 10;
   constexpr size_t kMaxBar = 50;
   const std::string label = Label("KV cache");
@@ -202,7 +203,7 @@ void AddNarrowBlock(const ServerLoad& server, std::vector<StyledLine>* lines) {
   lines->emplace_back();
 }
 
-// As many blocks as fit.
+// Adds as many blocks as fit.
 void AddNarrowBlocks(const std::vector<ServerLoad>& servers, size_t rows,
                      std::vector<StyledLine>* lines) {
   for (size_t i = 0; i < servers.size(); ++i) {
@@ -216,7 +217,7 @@ void AddNarrowBlocks(const std::vector<ServerLoad>& servers, size_t rows,
   lines->pop_back();
 }
 
-// The cells of a server, the most important first.
+// Returns the cells of a server, the most important first.
 std::vector<std::string> RowOf(const ServerLoad& server) {
   std::vector<std::string> row = {Printable(server.target), StateOf(server)};
   if (!server.asked || !server.status.ok()) return row;
@@ -234,7 +235,7 @@ std::vector<std::string> RowOf(const ServerLoad& server) {
   return row;
 }
 
-// Headings and a line per server, with as many columns as fit.
+// Returns headings and a line per server, with as many columns as fit.
 std::vector<std::string> TableLines(const std::vector<ServerLoad>& servers, size_t width) {
   std::vector<std::vector<std::string>> rows = {{"server", "state", "run", "wait", "KV",
                                                  "decode tok/s", "prefill tok/s", "queue time",

@@ -1,4 +1,4 @@
-// The screen of `tlm top`.
+// Lays out the screen of `tlm top`.
 #ifndef TLM_CLIENT_CLI_TOP_VIEW_H_
 #define TLM_CLIENT_CLI_TOP_VIEW_H_
 
@@ -16,20 +16,21 @@ namespace tlm::cli {
 
 struct TopLayout {
   TerminalSize size;
-  bool unicode = true;        // blocks of eight heights; else ASCII
+  bool unicode = true;        // blocks of eight heights; otherwise ASCII
   absl::Time wall_time = {};  // shown in the first line
 };
 
-// The whole screen, at most layout.size.rows lines: a block per server if all fit, else a row per
-// server, and the number of omitted servers. With few columns less important values are omitted;
-// numbers are never cut.
+// Returns the whole screen, at most layout.size.rows lines: a block per server if all fit,
+// otherwise a row per server, and the number of omitted servers. With few columns, less important
+// values are omitted; numbers are never cut.
 std::vector<StyledLine> TopLines(const std::vector<ServerLoad>& servers, absl::Time now,
                                  const TopLayout& layout);
 
-// Headings and a row per server, for output that is not a terminal.
+// Prints headings and a row per server, for output that is not a terminal.
 void PrintTopTable(const std::vector<ServerLoad>& servers, std::ostream& out);
 
-// The last `columns` values as a bar chart of one line, scaled to the largest value, right-aligned.
+// Draws the last `columns` values as a bar chart of one line, scaled to the largest value and
+// right-aligned.
 std::string Sparkline(const std::deque<double>& values, size_t columns, bool unicode);
 
 }  // namespace tlm::cli

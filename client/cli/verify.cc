@@ -29,7 +29,7 @@ namespace {
 constexpr size_t kMaxFileBytes = size_t{256} << 20;
 constexpr size_t kMaxShownColumns = 200;
 
-// A line of the file.
+// Parses a line of the file.
 absl::StatusOr<v1::VerifyRequest> ParseClaim(const std::string& line) {
   v1::VerifyRequest claim;
   const auto status = google::protobuf::util::JsonStringToMessage(line, &claim);
@@ -63,7 +63,7 @@ absl::StatusOr<std::vector<v1::VerifyRequest>> ReadClaims(const std::string& pat
   return claims;
 }
 
-// Whether the command line says something that a file says.
+// True if the command line sets something that a file also sets.
 bool HasRequestFlags(const Arguments& arguments) {
   v1::GenerateRequest request;
   const bool good = SetGenerationFromFlags(&request).ok() && SetConstraintFromFlags(&request).ok();

@@ -11,7 +11,7 @@ absl::StatusOr<std::unique_ptr<AdminClient>> AdminClient::Connect(const std::str
                                                                   const ClientOptions& options) {
   const auto channel = MakeChannel(target, options);
   if (!channel.ok()) return channel.status();
-  // The constructor is private, out of make_unique's reach.
+  // The constructor is private, and make_unique cannot call it.
   return std::unique_ptr<AdminClient>(new AdminClient(*channel, AuthorizationOf(options)));
 }
 

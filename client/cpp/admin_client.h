@@ -1,4 +1,4 @@
-// The client of a tlm server's admin port. Link and include it as client.h.
+// The client of a tlm server's admin port. Link and include it like client.h.
 #ifndef TLM_CLIENT_CPP_ADMIN_CLIENT_H_
 #define TLM_CLIENT_CPP_ADMIN_CLIENT_H_
 
@@ -12,8 +12,8 @@
 
 namespace tlm::client {
 
-// Connects to one server. Failed calls return the server's code and message, as those of Client.
-// Thread-safe.
+// Connects to one server. Failed calls return the server's code and message, like the calls of
+// Client. Thread-safe.
 class AdminClient {
  public:
   // Errors of MakeChannel.

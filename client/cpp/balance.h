@@ -1,4 +1,4 @@
-// How a client distributes Generate calls over its targets.
+// The ways in which a client distributes Generate calls over its targets.
 #ifndef TLM_CLIENT_CPP_BALANCE_H_
 #define TLM_CLIENT_CPP_BALANCE_H_
 
@@ -11,14 +11,13 @@ enum class Balance {
   // Each call goes to the next target.
   kRoundRobin,
   // Requests with a common prefix go to the same target, whose prefix cache then holds it: a long
-  // prompt shared by many requests, or the turns of a conversation. By rendezvous hashing of the
-  // prefix and of the targets' names as given to Connect: clients with the same targets, in any
-  // order, choose alike; adding or removing a target moves only its own share of the requests. A
-  // target with max(4, 5/4 of the average) of this client's Generate calls passes further ones on
-  // to
-  // the second target in that order, and so forth.
+  // prompt shared by many requests, or the turns of a conversation. The target is chosen by
+  // rendezvous hashing of the prefix and of the targets' names as given to Connect: clients with
+  // the same targets, in any order, choose alike; adding or removing a target moves only its own
+  // share of the requests. A target with max(4, 5/4 of the average) of this client's Generate calls
+  // passes further ones on to the second target in this order, and so forth.
   //
-  // The prefix is CallOptions::affinity_key if that is not empty; else
+  // The prefix is CallOptions::affinity_key if it is not empty; otherwise
   //
   //   prompt             its first 256 bytes
   //   prompt_token_ids   the first 64 of them
@@ -30,7 +29,7 @@ enum class Balance {
   kPrefixAffinity,
 };
 
-// "round_robin" or "prefix_affinity"; none for other names.
+// Knows "round_robin" and "prefix_affinity"; nullopt for other names.
 std::optional<Balance> BalanceFromName(std::string_view name);
 
 }  // namespace tlm::client

@@ -1,4 +1,4 @@
-// Options of a call besides its request.
+// Options of a call in addition to its request.
 #ifndef TLM_CLIENT_CPP_CALL_OPTIONS_H_
 #define TLM_CLIENT_CPP_CALL_OPTIONS_H_
 
@@ -12,10 +12,10 @@
 namespace tlm::client {
 
 // How a Generate call continues when its replica dies. Replicas are the client's targets, including
-// one that comes back: a single target that restarts is enough.
+// a target that comes back: a single target that restarts is enough.
 struct ResumePolicy {
-  // How often one stream is continued at most. 0 = never: the request goes to one target and its
-  // events are passed on unchanged.
+  // The maximum number of times that one stream is continued. 0 = never: the request goes to one
+  // target and its events are passed on unchanged.
   int max_resumes = 8;
   // Timeout of each search for a replica to continue on. Before the first event it bounds only the
   // wait for replicas that gave a retry time.
@@ -28,7 +28,7 @@ struct ResumePolicy {
 struct CallOptions {
   // Sets the deadline of the call, which the server sees too: DEADLINE_EXCEEDED after it.
   absl::Duration timeout = absl::InfiniteDuration();
-  // Cancels the call from another thread. May be null; else outlives the call.
+  // Cancels the call from another thread. May be null; otherwise it must outlive the call.
   CancelToken* cancel = nullptr;
   // Wait for the server (within the timeout) instead of failing with UNAVAILABLE.
   bool wait_for_ready = false;
@@ -37,7 +37,7 @@ struct CallOptions {
   // For Generate only.
   ResumePolicy resume;
   // For Generate with Balance::kPrefixAffinity only: calls with the same key go to the same target.
-  // For applications that know what requests have in common: a session, a document.
+  // It is for applications that know what requests have in common: a session, a document.
   std::string affinity_key;
 };
 

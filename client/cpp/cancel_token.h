@@ -13,18 +13,18 @@
 
 namespace tlm::client {
 
-// Cancel ends all calls the token was passed to with CANCELLED, including those that start later.
-// The token outlives these calls. Thread-safe, but not for signal handlers: wait for the signal in
-// a thread and call Cancel there.
+// Cancel ends all calls that the token was passed to with CANCELLED, including calls that start
+// later. The token must outlive these calls. Thread-safe, but not for signal handlers: wait for the
+// signal in a thread and call Cancel there.
 class CancelToken {
  public:
   // Calls `on_cancel` when a token (may be null) is cancelled, or at once if it is already. The
   // destructor waits for a running `on_cancel`.
   class Registration {
    public:
-    // `on_cancel` is short and must not use the token.
+    // `on_cancel` must be short and must not use the token.
     Registration(CancelToken* token, std::function<void()> on_cancel);
-    // Cancels a call. The context outlives this.
+    // Cancels a call. The context must outlive the registration.
     Registration(CancelToken* token, grpc::ClientContext* context);
     ~Registration();
     Registration(const Registration&) = delete;
@@ -36,7 +36,8 @@ class CancelToken {
   };
 
   CancelToken() = default;
-  // Is cancelled together with `parent`, which outlives this and may be null.
+  // Creates a token that is cancelled together with `parent`, which may be null and must outlive
+  // it.
   explicit CancelToken(CancelToken* parent);
   CancelToken(const CancelToken&) = delete;
   CancelToken& operator=(const CancelToken&) = delete;
@@ -44,7 +45,7 @@ class CancelToken {
   void Cancel();
   bool cancelled() const;
 
-  // Returns after `timeout` or when the token is cancelled; whether it is. Meanwhile gRPC works on
+  // Returns after `timeout` or when the token is cancelled; true if it is. Meanwhile gRPC works on
   // connections, which it does only while a thread waits inside it.
   bool WaitFor(absl::Duration timeout);
 

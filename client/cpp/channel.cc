@@ -75,7 +75,7 @@ std::string WithDefaultPort(const std::string& target) {
   const bool is_uri = target.find('/') != std::string::npos;
   const auto colons = std::count(target.begin(), target.end(), ':');
   in6_addr address;
-  // Without the zone: "fe80::1%eth0".
+  // The zone, as in "fe80::1%eth0", is not part of the address.
   const bool is_ipv6 =
       inet_pton(AF_INET6, target.substr(0, target.find('%')).c_str(), &address) == 1;
   if (target.empty() || is_uri) return target;

@@ -1,4 +1,4 @@
-// Channels to servers, with TLS and API keys.
+// Makes channels to servers, with TLS and API keys.
 #ifndef TLM_CLIENT_CPP_CHANNEL_H_
 #define TLM_CLIENT_CPP_CHANNEL_H_
 
@@ -31,21 +31,20 @@ struct ClientOptions {
   Balance balance = Balance::kRoundRobin;
 };
 
-// The port of a target without one: tlm-server's --port by default.
+// The port of a target that names none, and the default of tlm-server's --port.
 inline constexpr int kDefaultPort = 50051;
 
-// `target` with kDefaultPort if it is a host or an address without a port: "localhost", "10.0.0.1",
-// "[::1]" or "::1". Other targets stay as they are, those with a scheme ("unix:", "dns:///") too.
+// Adds kDefaultPort to a host or an address without a port: "localhost", "10.0.0.1", "[::1]" or
+// "::1". Other targets stay as they are, also targets with a scheme ("unix:", "dns:///").
 std::string WithDefaultPort(const std::string& target);
 
-// A channel to `target` ("host:port", "host", "unix:/path", any gRPC target), WithDefaultPort;
-// connects on first use.
-// INVALID_ARGUMENT for options that contradict each other, NOT_FOUND for an unreadable file,
-// FAILED_PRECONDITION for an api_key that would leave this host unencrypted.
+// Makes a channel to WithDefaultPort(target): "host:port", "host", "unix:/path", any gRPC target.
+// It connects on first use. INVALID_ARGUMENT for options that contradict each other, NOT_FOUND for
+// an unreadable file, FAILED_PRECONDITION for an api_key that would leave this host unencrypted.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& target,
                                                            const ClientOptions& options);
 
-// Whether a target is on this host: a loopback address, "localhost" or a Unix socket.
+// True if a target is on this host: a loopback address, "localhost" or a Unix socket.
 bool IsLocalTarget(std::string_view target);
 
 }  // namespace tlm::client

@@ -34,7 +34,7 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const std::vector<std::s
     replicas.push_back(
         {v1::LanguageModel::NewStub(*channel), grpc::health::v1::Health::NewStub(*channel)});
   }
-  // The constructor is private, out of make_unique's reach.
+  // The constructor is private, and make_unique cannot call it.
   return std::unique_ptr<Client>(
       new Client(targets, std::move(replicas), AuthorizationOf(options), options.balance));
 }
@@ -60,7 +60,7 @@ absl::StatusOr<Response> Client::Call(std::unique_ptr<Stub> Replica::*stub,
   while (const std::optional<size_t> target = picker_->Next(MonotonicNow(), tried)) {
     CallOptions attempt = options;
     attempt.timeout = deadline - MonotonicNow();
-    // Only the last target is waited for.
+    // Waits only for the last target.
     attempt.wait_for_ready = options.wait_for_ready && tried.size() + 1 == replicas_.size();
     const std::unique_ptr<grpc::ClientContext> context = MakeContext(attempt, authorization_);
     const CancelToken::Registration registration(options.cancel, context.get());
@@ -174,7 +174,7 @@ absl::StatusOr<ServingStatus> Client::Health(const std::string& service,
 }
 
 absl::Status Client::WaitUntilServing(const std::string& service, const CallOptions& options) {
-  // Between two attempts: a watch ends when the server restarts.
+  // The pause between two attempts: a watch ends when the server restarts.
   constexpr absl::Duration kPause = absl::Milliseconds(100);
   const absl::Time deadline = MonotonicNow() + options.timeout;
   CancelToken never;

@@ -12,7 +12,7 @@
 // A failed call returns the server's code and message; DetailsOf (status.h) has the rest.
 //
 // A client may have several targets: replicas of one model. Calls go to them round robin, skipping
-// targets that failed within the last second; Generate calls by their prefix if
+// targets that failed within the last second; Generate calls go by their prefix if
 // ClientOptions::balance says so. Generate continues on another replica when its own dies
 // (generate_stream.h); a unary call is tried once on each target while it is UNAVAILABLE; Forward
 // is not repeated. Refused requests are not retried: the application decides after retry_delay.
@@ -45,13 +45,14 @@ class TargetPicker;
 using ForwardStream = ServerStream<v1::ForwardResponse>;
 using ServingStatus = grpc::health::v1::HealthCheckResponse::ServingStatus;
 
-// Thread-safe. Keep one for the life of the program; it outlives its streams.
+// Thread-safe. Keep one for the life of the program; it must outlive its streams.
 class Client {
  public:
-  // Connects on first use: a server that is down fails the first call. Errors of MakeChannel.
+  // Connects on first use: a server that is down fails the first call. Returns the errors of
+  // MakeChannel.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const std::string& target,
                                                          const ClientOptions& options = {});
-  // To replicas of one model. INVALID_ARGUMENT without any.
+  // Connects to replicas of one model. INVALID_ARGUMENT without any.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(const std::vector<std::string>& targets,
                                                          const ClientOptions& options = {});
 
@@ -62,7 +63,7 @@ class Client {
 
   ~Client();
 
-  // As passed to Connect.
+  // Returns the targets as passed to Connect.
   const std::vector<std::string>& targets() const { return targets_; }
 
   // Returns the events one by one.
@@ -79,7 +80,7 @@ class Client {
   // Returns the messages one by one.
   std::unique_ptr<ForwardStream> StartForward(const v1::ForwardRequest& request,
                                               const CallOptions& options = {});
-  // Returns all rows as floats, whatever the request's dtype. INTERNAL if the messages are
+  // Returns all rows as floats for any dtype of the request. INTERNAL if the messages are
   // inconsistent, RESOURCE_EXHAUSTED beyond `max_values` floats.
   absl::StatusOr<ForwardResult> Forward(const v1::ForwardRequest& request,
                                         const CallOptions& options = {},
@@ -87,11 +88,11 @@ class Client {
 
   absl::StatusOr<v1::ModelInfoResponse> ModelInfo(const v1::ModelInfoRequest& request = {},
                                                   const CallOptions& options = {});
-  // One score per continuation, in order; INTERNAL for another number.
+  // Returns one score per continuation, in order; INTERNAL for another number.
   absl::StatusOr<v1::ScoreResponse> Score(const v1::ScoreRequest& request,
                                           const CallOptions& options = {});
-  // Whether the tokens are those that the server gives to the request: see ClaimOf. A mismatch is
-  // an answer, not an error.
+  // Checks whether the request gives the claimed tokens: see ClaimOf. A mismatch is an answer, not
+  // an error.
   absl::StatusOr<v1::VerifyResponse> Verify(const v1::VerifyRequest& request,
                                             const CallOptions& options = {});
   absl::StatusOr<v1::TokenizeResponse> Tokenize(const v1::TokenizeRequest& request,
@@ -99,8 +100,8 @@ class Client {
   absl::StatusOr<v1::DetokenizeResponse> Detokenize(const v1::DetokenizeRequest& request,
                                                     const CallOptions& options = {});
 
-  // The health of a service, by its full name, on one of the targets; empty = the whole server.
-  // NOT_FOUND for an unknown service.
+  // Returns the health of a service, by its full name, on one of the targets; an empty name is the
+  // whole server. NOT_FOUND for an unknown service.
   absl::StatusOr<ServingStatus> Health(const std::string& service = "",
                                        const CallOptions& options = {});
   // Returns OK once the service is SERVING on one of the targets. DEADLINE_EXCEEDED after
@@ -116,10 +117,10 @@ class Client {
   Client(std::vector<std::string> targets, std::vector<Replica> replicas, std::string authorization,
          Balance balance);
 
-  // One Health.Watch call, until SERVING (true) or its end (false).
+  // Runs one Health.Watch call until SERVING (true) or its end (false).
   absl::StatusOr<bool> WatchUntilServing(const std::string& service, const CallOptions& options);
 
-  // A unary call of the member `stub` of a replica.
+  // Makes a unary call with the member `stub` of a replica.
   template <typename Stub, typename Request, typename Response>
   absl::StatusOr<Response> Call(std::unique_ptr<Stub> Replica::*stub,
                                 grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
@@ -127,7 +128,7 @@ class Client {
                                 const Request& request, const CallOptions& options);
 
   const std::vector<std::string> targets_;
-  const std::vector<Replica> replicas_;  // one a target
+  const std::vector<Replica> replicas_;  // one per target
   const std::string authorization_;      // metadata value; empty = none
   const Balance balance_;
   const std::unique_ptr<TargetPicker> picker_;

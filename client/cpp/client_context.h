@@ -1,4 +1,4 @@
-// The gRPC context of a call, and the clock of its deadline.
+// The gRPC context of a call and the clock of its deadline.
 #ifndef TLM_CLIENT_CPP_CLIENT_CONTEXT_H_
 #define TLM_CLIENT_CPP_CLIENT_CONTEXT_H_
 
@@ -14,15 +14,16 @@
 
 namespace tlm::client {
 
-// The time of the monotonic clock; only differences are meaningful.
+// Returns the time of the monotonic clock; only differences are meaningful.
 inline absl::Time MonotonicNow() {
   return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
 }
 
-// The value of the `authorization` metadata; empty without an API key.
+// Returns the value of the `authorization` metadata; empty without an API key.
 std::string AuthorizationOf(const ClientOptions& options);
 
-// With deadline, metadata and wait_for_ready of `options`. The caller registers the CancelToken.
+// Makes a context with deadline, metadata and wait_for_ready of `options`. The caller registers the
+// CancelToken.
 std::unique_ptr<grpc::ClientContext> MakeContext(const CallOptions& options,
                                                  const std::string& authorization);
 

@@ -31,21 +31,22 @@ class Conversation {
 
   void AddUser(std::string text);
   void AddAssistant(std::string text);
-  // An answer with its reasoning and its calls. A call that is not complete is left out.
+  // Adds an answer with its reasoning and its calls. Omits a call that is not complete.
   void AddAnswer(const Output& output);
-  // What a call gave. Every call of an answer needs one before the conversation goes on.
+  // Adds the result of a call. Every call of an answer needs one before the next answer.
   void AddToolResult(const ToolCall& call, std::string result);
   // Removes the last message, if there is one; never the system message.
   void DropLast();
-  // Removes the messages behind the first `count`, which do not count the system message.
+  // Keeps the first `count` messages and removes the others; the system message does not count and
+  // stays.
   void Truncate(size_t count);
   // Removes all messages but the system message.
   void Reset() { messages_.clear(); }
 
-  // Oldest first, without the system message.
+  // Returns the messages, oldest first, without the system message.
   const std::vector<v1::ChatInput::Message>& messages() const { return messages_; }
 
-  // The input of a request: the system message, if there is one, and all others.
+  // Makes the input of a request: the system message, if there is one, and all others.
   v1::ChatInput ToInput() const;
 
  private:

@@ -26,7 +26,7 @@ size_t ElementBytes(v1::DataType dtype) {
 
 float FromBfloat16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
-// IEEE 754 binary16: 1 sign, 5 exponent, 10 fraction bits.
+// Converts IEEE 754 binary16: 1 sign, 5 exponent, 10 fraction bits.
 float FromFloat16(uint16_t bits) {
   const float sign = (bits & 0x8000) != 0 ? -1.0f : 1.0f;
   const int exponent = (bits >> 10) & 0x1f;

@@ -1,4 +1,4 @@
-// Assembles the chunks of a Forward stream into one matrix.
+// Assembles the messages of a Forward stream into one result.
 #ifndef TLM_CLIENT_CPP_FORWARD_COLLECTOR_H_
 #define TLM_CLIENT_CPP_FORWARD_COLLECTOR_H_
 
@@ -23,7 +23,7 @@ struct ForwardResult {
   v1::ForwardHeader header;
   std::vector<RowIndex> rows;
   std::vector<float> values;       // [rows, header.row_width], row-major; empty with top_k
-  std::vector<v1::TopValues> top;  // one a row with top_k, else empty
+  std::vector<v1::TopValues> top;  // one per row with top_k, otherwise empty
   v1::ForwardSummary summary;
 
   std::span<const float> Row(size_t index) const {
@@ -42,7 +42,7 @@ class ForwardCollector {
 
   ForwardResult&& TakeResult() { return std::move(result_); }
 
-  // OK if header, all announced rows and summary have arrived; else INTERNAL.
+  // OK if header, all announced rows and summary have arrived; otherwise INTERNAL.
   absl::Status CheckComplete() const;
 
  private:

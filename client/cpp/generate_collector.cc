@@ -32,7 +32,7 @@ v1::VerifyRequest ClaimOf(const v1::GenerateRequest& request, const GenerateResu
   const Output& claimed = result.outputs[output];
   for (const v1::TokenInfo& token : claimed.tokens) claim.add_claimed_token_ids(token.id());
   const v1::GenerateFinished& finished = claimed.finished;
-  // Sent as the end of the output, unless it is one of the tokens.
+  // The token is sent as the end of the output, unless it is one of the tokens.
   if (finished.completion_tokens() != claimed.tokens.size() + 1) return claim;
   if (finished.has_eos_token_id()) claim.add_claimed_token_ids(finished.eos_token_id());
   if (finished.has_stop_token_id()) claim.add_claimed_token_ids(finished.stop_token_id());
@@ -84,7 +84,7 @@ absl::Status GenerateCollector::Add(v1::GenerateResponse event) {
 void GenerateCollector::AddRegions(uint32_t output_index, RegionEvents* events) {
   Output& output = result_.outputs[output_index];
   Regions& regions = regions_[output_index];
-  // What came before may have been the beginning of markup.
+  // The text so far may have been the beginning of markup.
   if (!events->empty() && !std::exchange(regions.known, true)) output.content.clear();
   for (v1::RegionEvent& event : *events) {
     if (event.has_started() && event.started().has_tool_call()) {
@@ -114,7 +114,7 @@ void GenerateCollector::AddDelta(v1::RegionEvent::Delta* delta, Output* output,
       CallOf(delta->region_index(), output, regions).arguments_json += delta->arguments_json();
       break;
     default:
-      break;  // Of a newer server.
+      break;  // from a newer server
   }
 }
 

@@ -1,4 +1,4 @@
-// Assembles the events of a Generate stream into the whole answer.
+// Assembles the events of a Generate stream into a complete answer.
 #ifndef TLM_CLIENT_CPP_GENERATE_COLLECTOR_H_
 #define TLM_CLIENT_CPP_GENERATE_COLLECTOR_H_
 
@@ -13,19 +13,19 @@
 
 namespace tlm::client {
 
-// A call of a tool in an output.
+// A tool call in an output.
 struct ToolCall {
-  std::string id;    // names the call in the tool's answer; empty behind a ResumePoint within it
-  std::string name;  // of the tool; empty behind a ResumePoint within the call
+  std::string id;    // names the call in the tool's answer; empty after a ResumePoint within it
+  std::string name;  // the tool's name; empty after a ResumePoint within the call
   std::string arguments_json;  // if complete, a JSON object that the tool's schema allows
-  bool complete = false;       // false: the output ended within the call
+  bool complete = false;       // false: the output ended inside the call
 };
 
 // One output of a Generate call.
 struct Output {
-  // As the model wrote it, markup included.
+  // The text as the model wrote it, with markup.
   std::string text;
-  // With output.regions what `text` consists of, each kind of region joined. Otherwise `content` is
+  // With output.regions, the parts of `text`, each kind of region joined. Otherwise `content` is
   // all of `text`.
   std::string reasoning;
   std::string content;
@@ -41,8 +41,8 @@ struct GenerateResult {
   v1::GenerateSummary summary;
 };
 
-// For Client::Verify: that `request` gave this output, which was asked for with output.token_ids.
-// The token that ended it is claimed, too.
+// Makes the request for Client::Verify that claims this output of `request`, which must have been
+// generated with output.token_ids. The token that ended the output is claimed, too.
 v1::VerifyRequest ClaimOf(const v1::GenerateRequest& request, const GenerateResult& result,
                           size_t output);
 
@@ -51,19 +51,19 @@ class GenerateCollector {
   // Adds the next event. INTERNAL for an output that `started` did not announce.
   absl::Status Add(v1::GenerateResponse event);
 
-  // The result so far.
+  // Returns the result so far.
   const GenerateResult& result() const { return result_; }
   GenerateResult&& TakeResult() { return std::move(result_); }
 
-  // OK if the stream was complete: started, every output finished, summary; else INTERNAL.
+  // OK if the stream was complete: started, every output finished, summary; otherwise INTERNAL.
   absl::Status CheckComplete() const;
 
  private:
   using RegionEvents = google::protobuf::RepeatedPtrField<v1::RegionEvent>;
-  // Of an output.
+  // The regions of an output.
   struct Regions {
-    bool known = false;            // an event told of one
-    std::optional<uint32_t> call;  // the region of the last of tool_calls
+    bool known = false;            // an event had region events
+    std::optional<uint32_t> call;  // the region index of the last of tool_calls
   };
 
   absl::Status CheckOutputIndex(uint32_t output_index) const;

@@ -18,13 +18,13 @@
 namespace tlm::client {
 namespace {
 
-// With jitter, so that streams that lost the same replica do not all reconnect at once.
+// Adds jitter, so that streams that lost the same replica do not all reconnect at once.
 absl::Duration Jittered(absl::Duration backoff) {
   std::random_device random;
   return backoff * std::uniform_real_distribution<double>(0.5, 1.0)(random);
 }
 
-// With the same code and details.
+// Keeps code and details.
 absl::Status WithMessage(const absl::Status& status, const std::string& message) {
   absl::Status result(status.code(), message);
   status.ForEachPayload([&result](absl::string_view url, const absl::Cord& payload) {
@@ -37,7 +37,7 @@ std::string Described(const absl::Status& status) {
   return fmt::format("{}: {}", CodeName(status.code()), std::string(status.message()));
 }
 
-// FAILED_PRECONDITION as a server says it.
+// Makes the FAILED_PRECONDITION that a server would return.
 absl::Status StaleFingerprint(const std::string& message) {
   google::rpc::ErrorInfo info;
   info.set_domain("tlm");
@@ -54,7 +54,7 @@ std::string WithShortHashes(const std::string& text) {
   return std::regex_replace(text, hash, "$1...");
 }
 
-// What the end of a call says about where else the stream could go on.
+// What the end of a call implies for a continuation of the stream.
 enum class CallEnd {
   kFinal,       // any other replica would answer the same
   kLost,        // the replica died, is unreachable, starting or draining
@@ -63,7 +63,7 @@ enum class CallEnd {
   kIdInUse,     // the replica has a call with this request_id
 };
 
-// Else gRPC in this process, or a proxy, made up the status: a server sends details.
+// If false, gRPC in this process, or a proxy, made up the status: a server sends details.
 bool IsFromServer(const absl::Status& status) {
   const ErrorDetails details = DetailsOf(status);
   return !details.domain.empty() || !details.reason.empty();
@@ -73,16 +73,14 @@ bool IsBrokenStream(const absl::Status& status, absl::string_view words) {
   return !IsFromServer(status) && status.message().find(words) != absl::string_view::npos;
 }
 
-// Classifies a status other than OK of a call that was not cancelled here. As gRPC 1.51 reports
-// them:
+// Classifies a status other than OK of a call that was not cancelled here. gRPC 1.51 reports:
 //
 //   kLost        UNAVAILABLE: connection refused or broken, STARTING, DRAINING;
 //                CANCELLED: the server dropped the call when it shut down;
 //                UNKNOWN "Stream removed", INTERNAL with "RST_STREAM": the connection, or a
 //                proxy's, broke. A tlm server sends neither: they come without details.
-//   kOverloaded  RESOURCE_EXHAUSTED with a retry delay; without one (a message that is too large)
-//   it
-//                is final.
+//   kOverloaded  RESOURCE_EXHAUSTED with a retry delay; it is final without one (a message that is
+//                too large).
 //   kOtherModel  FAILED_PRECONDITION
 //   kIdInUse     ALREADY_EXISTS
 //   kFinal       all others: INVALID_ARGUMENT, DEADLINE_EXCEEDED, DATA_LOSS, ABORTED, INTERNAL, ...

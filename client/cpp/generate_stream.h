@@ -1,4 +1,4 @@
-// The events of a Generate call, read one by one, across failures of replicas.
+// Reads the events of a Generate call one by one, across failures of replicas.
 #ifndef TLM_CLIENT_CPP_GENERATE_STREAM_H_
 #define TLM_CLIENT_CPP_GENERATE_STREAM_H_
 
@@ -22,22 +22,23 @@ namespace tlm::client {
 class StreamContinuation;
 class TargetPicker;
 
+// Use:
 // while (stream->Read(&event)) Use(event);
 // absl::Status status = stream->Finish();
 //
 // A call that is lost or refused temporarily is repeated on another target, or on the same one once
 // it is back, within CallOptions::resume and the deadline: after UNAVAILABLE, CANCELLED that was
-// not requested here, a broken stream, RESOURCE_EXHAUSTED with RetryInfo. The events form one
+// not requested here, a broken stream, or RESOURCE_EXHAUSTED with RetryInfo. The events form one
 // stream: `started` once, tokens without gap or repetition, `finished` once per output, `summary`
-// once. Its usage covers the whole stream; its timing and resources only the last replica.
+// once. Its usage covers the whole stream; its timing and resources cover only the last replica.
 //
 // A request that is refused before its first event is tried once on each target; then the stream
 // waits for the retry time if all were UNAVAILABLE, and returns the refusal otherwise.
 //
 // A target whose fingerprint differs from the stream's is left out. FAILED_PRECONDITION, reason
-// STALE_FINGERPRINT, as soon as there is such a target and each other one, the lost replica
-// included, was asked since the break and cannot be reached. A target that starts, drains or is
-// overloaded is waited for.
+// STALE_FINGERPRINT, as soon as there is such a target and each other target, the lost replica
+// included, was asked since the break and cannot be reached. The stream waits for a target that
+// starts, drains or is overloaded.
 //
 // Not thread-safe, except Cancel. The destructor cancels the call.
 class GenerateStream {
@@ -47,7 +48,7 @@ class GenerateStream {
   using StartCall = std::function<std::unique_ptr<Call>(
       size_t target, const v1::GenerateRequest& request, const CallOptions& options)>;
 
-  // For Client. `picker` outlives this; it chooses by `affinity`, if there is one.
+  // Client calls this. `picker` must outlive the stream; it chooses by `affinity`, if there is one.
   GenerateStream(const v1::GenerateRequest& request, const CallOptions& options,
                  TargetPicker* picker, std::optional<uint64_t> affinity, StartCall start_call);
   ~GenerateStream();
@@ -61,7 +62,7 @@ class GenerateStream {
   // Ends the stream; Finish then returns CANCELLED. Thread-safe.
   void Cancel() { cancel_.Cancel(); }
 
-  // How often the stream was continued so far; the index of its current target.
+  // Return how often the stream was continued so far, and the index of its current target.
   int resumes() const { return resumes_; }
   size_t target() const { return target_; }
 
@@ -69,14 +70,14 @@ class GenerateStream {
   struct RunningCall;
   // The search for a replica after a lost call.
   struct Search {
-    absl::Status cause;  // of that call; OK for the first call of the stream
-    absl::Time end;      // by MonotonicNow, as deadline_
+    absl::Status cause;  // the end of the lost call; OK for the first call of the stream
+    absl::Time end;      // by MonotonicNow, like deadline_
     absl::Duration backoff;
     std::set<size_t> tried;                                 // since the last pause
     absl::Duration retry_delay = absl::InfiniteDuration();  // the shortest one since then
-    absl::Status overloaded;                                // such a refusal since then
-    // Since then a target that may be of the same model answered, or the lost replica was not asked
-    // again.
+    absl::Status overloaded;                                // a refusal by overload since then
+    // True if, since the last pause, a target that may be of the same model answered, or the lost
+    // replica was not asked again.
     bool worth_waiting = false;
   };
 
@@ -101,9 +102,9 @@ class GenerateStream {
   const absl::Time deadline_;
   CancelToken cancel_;  // the application's and Cancel()
   const std::unique_ptr<StreamContinuation> continuation_;
-  std::optional<Search> search_;   // until the first event of a call
+  std::optional<Search> search_;   // set until the first event of a call
   std::set<size_t> other_models_;  // targets that cannot continue the stream
-  std::string why_other_;          // which of them was found last, and why; empty if none was
+  std::string why_other_;          // which of them was found last, and why; empty if there are none
   std::set<size_t> lost_calls_;    // targets that may still know the request
   bool rename_ = false;
   int resumes_ = 0;

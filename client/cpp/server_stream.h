@@ -1,4 +1,4 @@
-// The responses of a streaming call, read one by one.
+// Reads the responses of a streaming call one by one.
 #ifndef TLM_CLIENT_CPP_SERVER_STREAM_H_
 #define TLM_CLIENT_CPP_SERVER_STREAM_H_
 
@@ -15,6 +15,7 @@
 
 namespace tlm::client {
 
+// Use:
 // while (stream->Read(&response)) Use(response);
 // absl::Status status = stream->Finish();
 //
@@ -24,8 +25,8 @@ class ServerStream {
  public:
   using Reader = grpc::ClientReader<Response>;
 
-  // For Client. Starts the call with `start(context)`, which returns its reader. Starting may block
-  // until the server is up, so `cancel` is registered before.
+  // Client calls this. Starts the call with `start(context)`, which returns its reader. Starting
+  // may block until the server is up, so `cancel` is registered before.
   template <typename Start>
   ServerStream(std::unique_ptr<grpc::ClientContext> context, CancelToken* cancel,
                const Start& start)
@@ -59,7 +60,7 @@ class ServerStream {
   // Ends the call; Finish then returns CANCELLED. Thread-safe.
   void Cancel() { context_->TryCancel(); }
 
-  // For the server's metadata: initial after the first Read, trailing after Finish.
+  // Gives access to the server's metadata: initial after the first Read, trailing after Finish.
   const grpc::ClientContext& context() const { return *context_; }
 
  private:

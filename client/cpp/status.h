@@ -20,8 +20,8 @@ struct FieldViolation {
   std::string description;  // the value and the limit
 };
 
-// The details of a failed call besides code and message. Members that the server did not send are
-// empty.
+// The details of a failed call in addition to code and message. Members that the server did not
+// send are empty.
 struct ErrorDetails {
   std::vector<FieldViolation> violations;
   std::string reason;  // machine-readable: "QUEUE_FULL"
@@ -30,13 +30,14 @@ struct ErrorDetails {
   std::optional<absl::Duration> retry_delay;  // retry after this time
 };
 
-// The same code and message, with the details as a payload for DetailsOf.
+// Keeps code and message, and adds the details as a payload for DetailsOf.
 absl::Status FromGrpcStatus(const grpc::Status& status);
 
-// The details of a status that this library returned, without malformed ones and unknown types.
+// Returns the details of a status that this library returned, without malformed ones and unknown
+// types.
 ErrorDetails DetailsOf(const absl::Status& status);
 
-// The code as gRPC spells it: "INVALID_ARGUMENT".
+// Returns the code in gRPC's spelling: "INVALID_ARGUMENT".
 std::string CodeName(absl::StatusCode code);
 
 }  // namespace tlm::client

@@ -39,7 +39,7 @@ void FixParameters(v1::SamplingParams effective, v1::SamplingParams* sampling) {
   sampling->MergeFrom(effective);
 }
 
-// How many of `count` items, starting at index `from`, are among the first `delivered`.
+// Returns how many of `count` items, from index `from` on, are among the first `delivered`.
 uint64_t Repeated(uint64_t count, uint64_t from, uint64_t delivered) {
   return delivered > from ? std::min(count, delivered - from) : 0;
 }
@@ -212,7 +212,7 @@ absl::Status StreamContinuation::TakeIds(v1::GenerateTokens* tokens, Output* out
   return absl::OkStatus();
 }
 
-// Leaves only what is new in `events`.
+// Removes the delivered parts of `events`.
 void StreamContinuation::TakeRegions(RegionEvents* events, Output* output) const {
   int kept = 0;
   for (int i = 0; i < events->size(); ++i) {
@@ -221,7 +221,7 @@ void StreamContinuation::TakeRegions(RegionEvents* events, Output* output) const
   events->DeleteSubrange(kept, events->size() - kept);
 }
 
-// Whether something new is left in `event`.
+// Removes the delivered parts of `event`; true if something new is left.
 bool StreamContinuation::TakeRegion(v1::RegionEvent* event, Output* output) const {
   RegionPosition& call = output->call_regions;
   RegionPosition& delivered = output->regions;
@@ -242,7 +242,7 @@ bool StreamContinuation::TakeRegion(v1::RegionEvent* event, Output* output) cons
   if (event->has_marker()) {
     return take(event->mutable_marker(), &call.text_bytes, &delivered.text_bytes);
   }
-  if (!event->has_delta()) return calls_ == 1;  // Of a newer server; may be a repetition.
+  if (!event->has_delta()) return calls_ == 1;  // from a newer server; it may be a repetition
   v1::RegionEvent::Delta& delta = *event->mutable_delta();
   const bool has_text = take(delta.mutable_text(), &call.text_bytes, &delivered.text_bytes);
   const bool has_arguments =
@@ -276,7 +276,7 @@ absl::StatusOr<StreamContinuation::Taken> StreamContinuation::TakeFinished(
   return Taken::kDeliver;
 }
 
-// Cached tokens are those of `started`. A replica counts generated tokens from the first of the
+// Cached tokens are taken from `started`. A replica counts generated tokens from the first of the
 // output, unless it ran out of time.
 void StreamContinuation::TakeSummary(v1::GenerateSummary* summary) const {
   if (calls_ == 1) return;

@@ -35,31 +35,31 @@ class StreamContinuation {
   // soft_time_limit counts from `start`.
   StreamContinuation(v1::GenerateRequest request, absl::Time start);
 
-  // Begins the next call; returns its request. `rename` changes the request_id, if the application
-  // set one: the server may still hold it for the lost call.
+  // Begins the next call and returns its request. `rename` changes the request_id, if the
+  // application set one: the server may still hold it for the lost call.
   v1::GenerateRequest NextRequest(absl::Time now, bool rename);
 
-  // Takes the next event of the current call and removes what was delivered before. INTERNAL if the
+  // Takes the next event of the current call and removes its delivered parts. INTERNAL if the
   // replica omits or contradicts something; the stream has then failed.
   absl::StatusOr<Taken> Take(v1::GenerateResponse* event);
 
-  // Whether `started` was delivered: from then on only the same model can continue.
+  // True if `started` was delivered: from then on only the same model can continue.
   bool started() const { return started_; }
-  // Why Take returned kOtherModel for this event.
+  // Says why Take returned kOtherModel for this event.
   std::string DifferenceOf(const v1::GenerateStarted& started) const;
 
  private:
   using RegionEvents = google::protobuf::RepeatedPtrField<v1::RegionEvent>;
-  // How far the region events of an output are. Where events end differs from call to call, but not
-  // what all of them hold.
+  // The progress in the region events of an output. Events may end at different places in each
+  // call, but their joined content is the same.
   struct RegionPosition {
     uint64_t borders = 0;     // starts and ends of regions
-    uint64_t text_bytes = 0;  // of deltas, or of markers, since the last one
+    uint64_t text_bytes = 0;  // of deltas, or of markers, since the last border
     uint64_t arguments_bytes = 0;
   };
   struct Output {
-    std::vector<uint32_t> ids;  // received, those of the request's own ResumePoint included
-    uint64_t announced = 0;     // of ids: those that delivered events stand for
+    std::vector<uint32_t> ids;  // received, including the ids of the request's own ResumePoint
+    uint64_t announced = 0;     // the number of ids that delivered events cover
     uint64_t text_bytes = 0;    // delivered
     RegionPosition regions;     // delivered
     bool finished = false;      // delivered
@@ -82,7 +82,7 @@ class StreamContinuation {
 
   const v1::GenerateRequest request_;
   const absl::Time start_;
-  const bool ids_wanted_;  // by the application
+  const bool ids_wanted_;  // whether the application requested ids
   bool has_tokenizer_ = false;
   int calls_ = 0;
   bool call_started_ = false;  // the current call

@@ -17,7 +17,7 @@ void AppendNumber(uint32_t value, std::string* text) {
   for (int shift = 0; shift < 32; shift += 8) text->push_back(static_cast<char>(value >> shift));
 }
 
-// With its length, so that different fields never concatenate to the same text.
+// Prefixes a field with its length, so that different fields never concatenate to the same text.
 void AppendField(std::string_view field, std::string* text) {
   AppendNumber(static_cast<uint32_t>(field.size()), text);
   text->append(field);
@@ -125,7 +125,7 @@ std::optional<size_t> TargetPicker::NextFor(uint64_t affinity, absl::Time now,
   std::sort(candidates.begin(), candidates.end(), [&](size_t a, size_t b) {
     return RendezvousScore(affinity, hashes_[a]) > RendezvousScore(affinity, hashes_[b]);
   });
-  // With the call that is to start, so that one candidate at least is below the bound.
+  // Counts the call that is to start, so that at least one candidate is below the bound.
   size_t calls = 1;
   for (const size_t target : candidates) calls += running_[target];
   const double share = static_cast<double>(calls) / static_cast<double>(candidates.size());

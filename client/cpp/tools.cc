@@ -49,7 +49,7 @@ bool HasCompleteCall(const Output& output) {
                      [](const ToolCall& call) { return call.complete; });
 }
 
-// CANCELLED if a function returned that.
+// Returns CANCELLED if a function returned it.
 absl::Status RunCalls(const Output& output, const ToolFunctions& functions,
                       Conversation* conversation) {
   for (const ToolCall& call : output.tool_calls) {

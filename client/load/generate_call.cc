@@ -12,7 +12,7 @@
 namespace tlm::load {
 namespace {
 
-// Later than the end of any run, and without overflow in a clock's arithmetic.
+// A time later than the end of any run that does not overflow a clock's arithmetic.
 constexpr double kFarSeconds = 1e8;
 constexpr std::chrono::milliseconds kPollInterval{100};
 

@@ -28,23 +28,24 @@ namespace tlm::load {
 using SteadyClock = std::chrono::steady_clock;
 using TimePoint = SteadyClock::time_point;
 
-// From `from` to `to`, in seconds.
+// Returns the seconds from `from` to `to`.
 double Seconds(TimePoint from, TimePoint to);
-// `seconds` after `from`; may be infinite, then a few years later.
+// Returns the time `seconds` after `from`; for infinity a time a few years later.
 TimePoint After(TimePoint from, double seconds);
 
-// The events of a Generate call, read on a completion queue, which returns `tag` for each of these.
+// Reads the events of a Generate call on a completion queue, which returns `tag` for each of these
+// operations.
 class EventReader {
  public:
   virtual ~EventReader() = default;
   virtual void StartCall(void* tag) = 0;
   virtual void Read(void* tag) = 0;
   virtual void Finish(grpc::Status* status, void* tag) = 0;
-  // What was read last.
+  // Returns the event of the last Read.
   virtual const v1::GenerateResponse& event() = 0;
 };
 
-// Prepares a call on a channel. `context` and `queue` outlive the reader.
+// Prepares a call on a channel. `context` and `queue` must outlive the reader.
 using PrepareCall = std::function<std::unique_ptr<EventReader>(
     const std::shared_ptr<grpc::Channel>& channel, grpc::ClientContext* context,
     const v1::GenerateRequest& request, grpc::CompletionQueue* queue)>;
@@ -52,20 +53,21 @@ using PrepareCall = std::function<std::unique_ptr<EventReader>(
 // Connections to servers of one model. Not thread-safe.
 class Connections {
  public:
-  // `count` connections to each of the targets. Errors of MakeChannel.
+  // Makes `count` connections to each of the targets. Returns the errors of MakeChannel.
   static absl::StatusOr<Connections> Create(const std::vector<std::string>& targets, int count,
                                             const client::ClientOptions& options);
 
-  // Waits until all connections are established, until `timeout`, or for `cancel` (may be null).
+  // Waits until all connections are established, until `timeout`, or until `cancel` (may be null)
+  // is cancelled.
   void WaitUntilConnected(absl::Duration timeout, const client::CancelToken* cancel);
 
-  // Calls by another protocol than tlm.v1.
+  // Uses another protocol than tlm.v1 for calls.
   void set_protocol(PrepareCall prepare) { prepare_ = std::move(prepare); }
-  // A call on the next connection, round robin.
+  // Prepares a call on the next connection, round robin.
   std::unique_ptr<EventReader> Prepare(grpc::ClientContext* context,
                                        const v1::GenerateRequest& request,
                                        grpc::CompletionQueue* queue);
-  // The value of the `authorization` metadata; empty = none.
+  // Returns the value of the `authorization` metadata; empty without a key.
   const std::string& authorization() const { return authorization_; }
 
  private:
@@ -86,7 +88,7 @@ struct CallRecord {
   std::optional<TimePoint> first_token;
   TimePoint last_token;
   TimePoint done;
-  int64_t prompt_tokens = 0;  // these two as the server reports them in `started`
+  int64_t prompt_tokens = 0;  // the next two are as the server reports them in `started`
   int64_t cached_prompt_tokens = 0;
   int64_t wanted_tokens = 0;            // max_new_tokens of the request
   int64_t tokens = 0;                   // received
@@ -95,17 +97,17 @@ struct CallRecord {
   std::optional<double> queue_seconds;  // as the server reports it
   bool cancelled = false;               // by Cancel
   absl::StatusCode code = absl::StatusCode::kUnknown;
-  std::string reason;                   // of the server's ErrorInfo
-  std::optional<double> retry_seconds;  // of its RetryInfo
+  std::string reason;                   // from the server's ErrorInfo
+  std::optional<double> retry_seconds;  // from the server's RetryInfo
 
   bool ok() const { return code == absl::StatusCode::kOk; }
 };
 
-// Not thread-safe: all calls of a queue belong to the thread that reads it. The queue's tags are
-// pointers to the calls.
+// One call. Not thread-safe: all calls of a queue belong to the thread that reads it. The queue's
+// tags are pointers to the calls.
 class GenerateCall {
  public:
-  // Called on the queue's thread.
+  // The queue's thread calls it.
   class Listener {
    public:
     virtual ~Listener() = default;
@@ -115,14 +117,14 @@ class GenerateCall {
     virtual void OnDone(GenerateCall& call) = 0;
   };
 
-  // Sends the request. `queue` and `listener` outlive the call, which lives until OnDone. The
-  // deadline counts from `due`.
+  // Sends the request. `queue` and `listener` must outlive the call, which must live until OnDone.
+  // The deadline counts from `due`.
   GenerateCall(Connections& connections, grpc::CompletionQueue& queue,
                const PlannedRequest& request, TimePoint due, Listener& listener);
 
-  // The queue returned this call as its tag.
+  // Call it when the queue returns this call as its tag.
   void OnEvent(bool ok);
-  // OnDone follows soon.
+  // Cancels the call; OnDone follows soon.
   void Cancel();
 
   const CallRecord& record() const { return record_; }

@@ -8,8 +8,8 @@
 
 namespace tlm::load {
 
-// Counts values, in seconds, in buckets each 0.5 % wider than the one before, from a microsecond to
-// a day: 40 KiB. Mean, smallest and largest value are exact.
+// Counts values, in seconds, in buckets that are each 0.5 % wider than the one before, from a
+// microsecond to a day: 40 KiB. Mean, smallest and largest value are exact.
 class LatencyHistogram {
  public:
   // Adds a value `times` times. Values below 0 count as 0.
@@ -20,8 +20,8 @@ class LatencyHistogram {
   double mean() const;
   double min() const { return min_; }
   double max() const { return max_; }
-  // By nearest rank, within 0.25 %: the smallest value that at least `percent` % of the values do
-  // not exceed.
+  // Returns the smallest value that at least `percent` % of the values do not exceed (nearest
+  // rank), within 0.25 %.
   double Percentile(double percent) const;
 
  private:

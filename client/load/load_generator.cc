@@ -7,7 +7,7 @@
 namespace tlm::load {
 namespace {
 
-// A caller that was refused neither hammers the server nor leaves the loop.
+// With this, a refused caller neither hammers the server nor leaves the loop.
 constexpr double kShortestRetry = 0.01;
 constexpr double kLongestRetry = 1.0;
 constexpr std::chrono::milliseconds kProgressInterval{100};
@@ -147,7 +147,7 @@ void LoadGenerator::OnDone(GenerateCall& call) {
 
 void LoadGenerator::CloseWindow() {
   const TimePoint now = SteadyClock::now();
-  // Interrupted during the warm-up, nothing was measured.
+  // If interrupted during the warm-up, nothing was measured.
   window_.begin = std::min(window_.begin, now);
   window_.end = std::min(window_.end, now);
   if (std::exchange(window_open_, false)) listener_.OnWindow(false);

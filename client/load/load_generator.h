@@ -20,8 +20,8 @@
 namespace tlm::load {
 
 struct LoadOptions {
-  // Closed loop: this many callers, each of which sends its next request when its last one has
-  // ended. Open loop: at most this many requests in flight.
+  // Closed loop: this many callers; each sends its next request when its last one has ended. Open
+  // loop: at most this many requests in flight.
   int64_t concurrency = 1;
   // Open loop: requests per second, a Poisson process independent of the answers.
   std::optional<double> rate = {};
@@ -30,9 +30,9 @@ struct LoadOptions {
   // the last request ends, within `seconds`.
   double seconds = std::numeric_limits<double>::infinity();
   std::optional<int64_t> requests = {};
-  // Calls still running this long after the last one was sent are cancelled.
+  // Calls that still run this long after the last one was sent are cancelled.
   double drain_seconds = std::numeric_limits<double>::infinity();
-  uint64_t seed = 0;  // of the arrivals
+  uint64_t seed = 0;  // seed of the arrivals
 };
 
 // The measured window, and its counts.
@@ -42,7 +42,7 @@ struct LoadWindow {
   int64_t sent = 0;           // scheduled in the window
   int64_t not_sent = 0;       // scheduled in the window, above `concurrency`
   int64_t events = 0;         // messages with tokens
-  int64_t output_tokens = 0;  // in these
+  int64_t output_tokens = 0;  // tokens of these messages
   int64_t prompt_tokens = 0;  // of calls whose first token arrived in the window, cached or not
   bool interrupted = false;
 
@@ -50,13 +50,13 @@ struct LoadWindow {
 };
 
 struct LoadProgress {
-  double done = 0;  // of the measurement, 0 to 1; 0 if it has no end
+  double done = 0;  // fraction of the measurement, 0 to 1; 0 if it has no end
   bool warming_up = false;
   bool draining = false;  // all requests are sent
   int64_t in_flight = 0;
 };
 
-// Called by Run, in its thread. A window whose end is not known yet ends far in the future.
+// Run calls it in its own thread. A window whose end is not known yet ends far in the future.
 class LoadListener {
  public:
   virtual ~LoadListener() = default;
@@ -66,25 +66,25 @@ class LoadListener {
   virtual void OnDone(CallRecord call, const LoadWindow& window) = 0;
   // The measured window begins or ends.
   virtual void OnWindow(bool open) = 0;
-  // About ten times per second.
+  // Is called about ten times per second.
   virtual void OnProgress(const LoadProgress& progress, const LoadWindow& window) = 0;
 };
 
-// Latencies count from the scheduled start of a request, so that delays of this process are not
-// hidden. A caller whose request failed sends the next one after the server's retry delay, between
-// 10 ms and 1 s. Not thread-safe; one thread does everything.
+// Offers the load. Latencies count from the scheduled start of a request, so that delays of this
+// process are not hidden. A caller whose request failed sends the next one after the server's retry
+// delay, between 10 ms and 1 s. Not thread-safe; one thread does everything.
 class LoadGenerator : public GenerateCall::Listener {
  public:
   // Returns request number `index`.
   using RequestSource = std::function<PlannedRequest(uint64_t index)>;
 
-  // `connections` and `listener` outlive this.
+  // `connections` and `listener` must outlive the generator.
   LoadGenerator(Connections& connections, RequestSource requests, const LoadOptions& options,
                 LoadListener& listener);
   ~LoadGenerator() override;
 
-  // Offers the load and waits for running calls. Ends early, cancelling them, once `cancel` (may be
-  // null) is cancelled. Once.
+  // Offers the load and waits for running calls. Ends early and cancels them once `cancel` (may be
+  // null) is cancelled. Call it once.
   LoadWindow Run(const client::CancelToken* cancel = nullptr);
 
  private:
@@ -98,12 +98,12 @@ class LoadGenerator : public GenerateCall::Listener {
   void CancelAll();
   bool Interrupted() const { return cancel_ != nullptr && cancel_->cancelled(); }
   bool Offering(TimePoint now) const;
-  // Sends what is due.
+  // Sends the requests that are due.
   void SendDue();
   void Send(TimePoint due);
-  // Handles one event, if one comes until then.
+  // Handles one event if one comes before `until`.
   void HandleEvent(TimePoint until);
-  // Ends the window, at the latest now.
+  // Ends the window, now at the latest.
   void CloseWindow();
   void ShowProgress(TimePoint now);
 
@@ -117,7 +117,7 @@ class LoadGenerator : public GenerateCall::Listener {
   LoadWindow window_;
   bool window_open_ = false;
   uint64_t next_request_ = 0;
-  int64_t ended_ = 0;  // of the requests of the window
+  int64_t ended_ = 0;  // ended requests of the window
   std::mt19937_64 arrivals_;
   Due due_;
   bool draining_ = false;

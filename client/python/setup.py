@@ -1,4 +1,4 @@
-"""Adds the wire contract to what setuptools builds; all else is in pyproject.toml."""
+"""Adds the wire contract to the package; everything else is in pyproject.toml."""
 
 import pathlib
 import shutil
@@ -13,7 +13,7 @@ SOURCE = pathlib.Path("src", "tlm_client")
 
 
 class BuildPy(build_py):
-    """The package with its schema, in the source tree itself when that is what is imported."""
+    """Builds the package with its schema; in the source tree itself for an editable install."""
 
     def run(self):
         super().run()
@@ -24,7 +24,7 @@ class BuildPy(build_py):
 
 
 class Sdist(sdist):
-    """A source archive that holds the schema, as it will lie far from the protos."""
+    """Makes a source archive that contains the schema, because the protos are not part of it."""
 
     def make_release_tree(self, base_dir, files):
         super().make_release_tree(base_dir, files)
@@ -32,7 +32,7 @@ class Sdist(sdist):
             tlm_build.write_schema(pathlib.Path(base_dir) / SOURCE)
 
 
-# setuptools packs a file of this name, but only from beside setup.py.
+# setuptools packs a file of this name, but only from the folder of setup.py.
 if tlm_build.has_protos():
     shutil.copyfile(tlm_build.PROTOS.parent / "LICENSE", "LICENSE")
 setuptools.setup(license="Apache-2.0", cmdclass={"build_py": BuildPy, "sdist": Sdist})

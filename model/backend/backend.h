@@ -14,47 +14,47 @@
 namespace tlm {
 
 enum class BackendKind {
-  kAuto,  // kCuda where it works, else kCpu
+  kAuto,  // kCuda where it works, otherwise kCpu
   kCpu,
   kCuda,
 };
 
 struct BackendOptions {
   BackendKind kind = BackendKind::kAuto;
-  int threads = 0;  // of the CPU backend, as the next two; see CpuOptions
+  int threads = 0;  // of the CPU backend, like the next two; see CpuOptions
   std::string isa = std::string(kBestIsa);
   bool pin_threads = true;
   CudaOptions cuda{};
-  std::string cuda_module{};  // path of libtlm_cuda.so; empty: where FindCudaModule looks
+  std::string cuda_module{};  // path of libtlm_cuda.so; empty: FindCudaModule() finds it
 };
 
 struct Backend {
   std::unique_ptr<Ops> ops;
   std::string reason;  // one line for display: what was chosen and why
-  std::string detail;  // of kAuto without CUDA: the error that decided
+  std::string detail;  // with kAuto and without CUDA: the error that decided
 };
 
-// INVALID_ARGUMENT for an invalid number of threads or an unsupported instruction set. With kCuda
-// also the errors of OpenCudaBackend; with kAuto these become the reason alone, unless it is just
-// that there is no driver.
+// INVALID_ARGUMENT for an invalid number of threads or an unsupported instruction set. With kCuda,
+// errors of OpenCudaBackend are returned as well. With kAuto they only become the reason and
+// detail, unless the driver is merely absent.
 absl::StatusOr<Backend> CreateBackend(const BackendOptions& options);
 
-// OK where the machine has NVIDIA's driver; else FAILED_PRECONDITION. Cheap: it looks for the
+// OK where the machine has NVIDIA's driver, otherwise FAILED_PRECONDITION. Cheap: it looks for the
 // driver's library without calling it.
 absl::Status ProbeCudaDriver();
 
-// The module beside the running program, in ../lib/tlm (installed), or in ../bin (tests of a
+// Finds the module next to the running program, in ../lib/tlm (installed), or in ../bin (tests of a
 // build). NOT_FOUND names the first two places.
 absl::StatusOr<std::string> FindCudaModule();
 
 // Opens the module at `path` and creates its backend. The module is never unloaded: the driver's
-// threads cannot be joined. FAILED_PRECONDITION: the file is no module, or one of another build of
-// tlm; otherwise errors of tlm_cuda_create. All messages are one line. `path` is trusted: opening a
-// module runs its code.
+// threads cannot be joined. FAILED_PRECONDITION if the file is no module or belongs to another
+// build of tlm; otherwise errors of tlm_cuda_create. All messages are one line. `path` is trusted:
+// opening a module runs its code.
 absl::StatusOr<std::unique_ptr<Ops>> OpenCudaModule(const std::string& path,
                                                     const CudaOptions& options);
 
-// ProbeCudaDriver, FindCudaModule where the path is empty, and OpenCudaModule.
+// Calls ProbeCudaDriver, FindCudaModule if the path is empty, and OpenCudaModule.
 absl::StatusOr<std::unique_ptr<Ops>> OpenCudaBackend(const std::string& path,
                                                      const CudaOptions& options);
 

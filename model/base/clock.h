@@ -17,7 +17,7 @@ class Clock {
   virtual ~Clock() = default;
   virtual absl::Time Now() = 0;
 
-  // These clocks live forever. The monotonic one is for durations, timeouts and deadlines: only
+  // The real clocks live forever. This one is for durations, timeouts and deadlines: only
   // differences of its times are meaningful.
   static Clock* Monotonic() {
     class MonotonicClock : public Clock {
@@ -29,8 +29,8 @@ class Clock {
     static MonotonicClock* const clock = new MonotonicClock;
     return clock;
   }
-  // What the calling thread has computed so far: other programs and threads do not count. Only
-  // differences of one thread's times are meaningful.
+  // Measures the processor time of the calling thread: other programs and threads do not count.
+  // Only differences of one thread's times are meaningful.
   static Clock* ThreadCpu() {
     class ThreadCpuClock : public Clock {
       absl::Time Now() override {
@@ -42,7 +42,7 @@ class Clock {
     static ThreadCpuClock* const clock = new ThreadCpuClock;
     return clock;
   }
-  // The date, for expiry dates and for display.
+  // Returns the date, for expiry dates and for display.
   static Clock* Wall() {
     class WallClock : public Clock {
       absl::Time Now() override { return absl::Now(); }

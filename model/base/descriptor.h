@@ -1,4 +1,4 @@
-// File descriptors.
+// An owner of a file descriptor, and the protection of the descriptors 0, 1 and 2.
 #ifndef TLM_MODEL_BASE_DESCRIPTOR_H_
 #define TLM_MODEL_BASE_DESCRIPTOR_H_
 
@@ -11,7 +11,7 @@ namespace tlm {
 // Closes on destruction. Move-only.
 class Descriptor {
  public:
-  // Takes `fd`; negative: none.
+  // Takes ownership of `fd`; a negative `fd` is no descriptor.
   explicit Descriptor(int fd) : fd_(fd) {}
   Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Descriptor& operator=(Descriptor&& other) noexcept {
@@ -27,15 +27,15 @@ class Descriptor {
   int fd_;
 };
 
-// Opens those of the descriptors 0, 1 and 2 that are closed, so that no file or socket gets their
-// numbers and with them the program's log or output. Using them fails as before: 0 is
-// open for writing alone, 1 and 2 for reading alone. Touches nothing that has to be initialised.
+// Opens each of the descriptors 0, 1 and 2 that is closed, so that no file or socket gets its
+// number and, with it, the program's log or output. Using it fails as before: 0 is opened for
+// writing only, 1 and 2 for reading only. Touches nothing that has to be initialised.
 void OpenStandardDescriptors();
 
 }  // namespace tlm
 
-// In the main file of a program, outside namespaces: calls it before the constructors of shared
-// libraries, as gRPC's open descriptors.
+// Belongs in the main file of a program, outside namespaces. It calls OpenStandardDescriptors()
+// before the constructors of shared libraries, because those of gRPC open descriptors.
 #define TLM_OPEN_STANDARD_DESCRIPTORS_FIRST                                            \
   [[gnu::section(".preinit_array"), gnu::used]] void (*const tlm_before_libraries)() = \
       tlm::OpenStandardDescriptors

@@ -1,9 +1,10 @@
 // Statuses with formatted messages and machine-readable details (server/rpc turns these into
 // google.rpc details), and the two macros that return them.
 //
-// What a user, a file, the network or a device can cause is an absl::Status whose message names
+// Whatever a user, a file, the network or a device can cause is an absl::Status whose message names
 // the offending value and the limit. TLM_CHECK is for the program's own broken promises only.
-// fmt formats because absl::StrCat of the distribution's Abseil does not take std::string_view.
+// Messages are formatted with fmt because the distribution's absl::StrCat does not take
+// std::string_view.
 #ifndef TLM_MODEL_BASE_ERRORS_H_
 #define TLM_MODEL_BASE_ERRORS_H_
 
@@ -25,7 +26,7 @@ absl::Status MakeStatus(absl::StatusCode code, fmt::format_string<Args...> forma
   return absl::Status(code, fmt::format(format, std::forward<Args>(args)...));
 }
 
-// One function per code: InvalidArgument("top_k is {}, the limit is {}", k, limit).
+// Each code has a function: InvalidArgument("top_k is {}, the limit is {}", k, limit).
 #define TLM_INTERNAL_STATUS_MAKER(Name, Code)                                       \
   template <typename... Args>                                                       \
   absl::Status Name(fmt::format_string<Args...> format, Args&&... args) {           \
@@ -45,24 +46,24 @@ TLM_INTERNAL_STATUS_MAKER(Cancelled, kCancelled)
 TLM_INTERNAL_STATUS_MAKER(Aborted, kAborted)
 #undef TLM_INTERNAL_STATUS_MAKER
 
-// `status` with `context` before its message: "model.safetensors: header is not JSON". Code and
-// payloads are kept.
+// Puts `context` before the status's message: "model.safetensors: header is not JSON". Keeps code
+// and payloads.
 absl::Status WithContext(const absl::Status& status, const std::string& context);
 
 // Prints message and source location to stderr, then aborts.
 [[noreturn]] void CheckFailed(const char* file, int line, const std::string& message);
 
-// The reason, in capitals: "QUEUE_FULL". Returns the status with the detail added; OK is unchanged.
+// Adds a reason in capitals, such as "QUEUE_FULL", to the status's details; leaves OK unchanged.
 absl::Status WithReason(absl::Status status, std::string_view reason);
-// The reason of a device's fault that all its later calls return, too.
+// The reason of a device's fault; all its later calls return it, too.
 inline constexpr std::string_view kDeviceLost = "DEVICE_LOST";
-// The time after which to retry.
+// Adds the time after which to retry.
 absl::Status WithRetryAfter(absl::Status status, absl::Duration delay);
-// The path of the request field at fault, "sampling.top_p", or the tensor of a model file. The
-// message describes the fault.
+// Adds the path of the request field at fault, such as "sampling.top_p", or the tensor of a model
+// file. The message describes the fault.
 absl::Status WithField(absl::Status status, std::string_view field);
 
-// The details, empty or nullopt where there is none.
+// Return the details; empty or nullopt where the status has no such detail.
 std::string ReasonOf(const absl::Status& status);
 std::optional<absl::Duration> RetryAfterOf(const absl::Status& status);
 std::string FieldOf(const absl::Status& status);
@@ -79,7 +80,7 @@ std::string FieldOf(const absl::Status& status);
     }                                                                 \
   } while (false)
 
-// TLM_ASSIGN_OR_RETURN(auto file, MappedFile::Open(path));
+// Use: TLM_ASSIGN_OR_RETURN(auto file, MappedFile::Open(path));
 #define TLM_ASSIGN_OR_RETURN(target, expression) \
   TLM_INTERNAL_ASSIGN_OR_RETURN(TLM_INTERNAL_CONCAT(tlm_statusor_, __LINE__), target, expression)
 #define TLM_INTERNAL_ASSIGN_OR_RETURN(statusor, target, expression) \

@@ -7,7 +7,7 @@
 
 namespace tlm {
 
-// bfloat16: sign, 8 exponent bits, 7 fraction bits; the upper half of a float. Exact.
+// Converts bfloat16 exactly: sign, 8 exponent bits, 7 fraction bits; the upper half of a float.
 inline float Bf16ToFloat(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }
@@ -19,15 +19,15 @@ inline uint16_t FloatToBf16(float value) {
   return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-// IEEE 754 binary16: sign, 5 exponent bits, 10 fraction bits. Exact, subnormals included.
+// Converts IEEE 754 binary16 exactly, subnormals included: sign, 5 exponent bits, 10 fraction bits.
 inline float F16ToFloat(uint16_t bits) {
   const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
   const uint32_t magnitude = bits & 0x7fffu;
   if (magnitude >= 0x7c00u) {  // infinity or NaN
     return std::bit_cast<float>(sign | 0x7f800000u | ((magnitude & 0x3ffu) << 13));
   }
-  // Shifted into a float's fields the exponent is too small by 127 - 15: scale by 2^112, which
-  // also normalises subnormals.
+  // After the shift into a float's fields the exponent is too small by 127 - 15: scale by 2^112,
+  // which also normalises subnormals.
   const float scaled = std::bit_cast<float>(magnitude << 13) * 0x1p112f;
   return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(scaled));
 }

@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view kMagic = "GGUF";
 constexpr std::string_view kAlignmentKey = "general.alignment";
 constexpr uint64_t kDefaultAlignment = 32;
-constexpr uint64_t kLengthBytes = 8;  // of a string
+constexpr uint64_t kLengthBytes = 8;  // length field of a string
 constexpr uint64_t kMaxInt64 = std::numeric_limits<int64_t>::max();
 
 const char* TypeName(GgufType type) {
@@ -28,7 +28,7 @@ const char* TypeName(GgufType type) {
   return kNames[static_cast<uint32_t>(type)];
 }
 
-// Of one number; 0 for strings and arrays.
+// Returns the size of one number; 0 for strings and arrays.
 uint64_t BytesOf(GgufType type) {
   switch (type) {
     case GgufType::kUint8:
@@ -61,7 +61,7 @@ T Load(const std::byte* from) {
   return value;
 }
 
-// Walks over the header's bytes. Failing reads leave their status in `status`.
+// Reads the header's bytes in order. Failing reads leave their status in `status`.
 class Cursor {
  public:
   explicit Cursor(std::span<const std::byte> file)
@@ -71,7 +71,7 @@ class Cursor {
   uint64_t position() const { return position_; }
   uint64_t left() const { return file_.size() - position_; }
 
-  // The next `count` bytes; `what` is for the message.
+  // Returns the next `count` bytes; messages call them `what`.
   absl::StatusOr<std::span<const std::byte>> Take(uint64_t count, std::string_view what) {
     if (count > left()) {
       return InvalidArgument(
@@ -269,7 +269,7 @@ absl::StatusOr<uint64_t> ReadCount(Cursor& cursor, std::string_view what, uint64
   return InvalidArgument("{} is {}, the limit is {}", what, count, limit);
 }
 
-// Of an integer type; none where it does not fit.
+// Reads an integer of any width; nullopt if it does not fit 64 bits signed.
 std::optional<int64_t> IntegerAt(const std::byte* at, GgufType type) {
   switch (type) {
     case GgufType::kUint8:
@@ -296,7 +296,7 @@ std::optional<int64_t> IntegerAt(const std::byte* at, GgufType type) {
   }
 }
 
-// None where it is no number, or not finite.
+// Reads a number; nullopt if it is no number or not finite.
 std::optional<double> NumberAt(const std::byte* at, GgufType type) {
   double value = 0;
   if (type == GgufType::kFloat32) {
@@ -312,7 +312,7 @@ std::optional<double> NumberAt(const std::byte* at, GgufType type) {
   return value;
 }
 
-// For messages.
+// Describes a value for messages.
 std::string Described(const GgufValue& value) {
   switch (value.type) {
     case GgufType::kString:
@@ -337,7 +337,7 @@ absl::Status MistypedKey(std::string_view key, const GgufValue& value, std::stri
                          TypeName(value.type), wanted);
 }
 
-// The value of a key that is there, by `read`, which gives none for a wrong type.
+// Returns the value of a key that is present, by `read`, which returns nullopt for a wrong type.
 template <typename T, typename Read>
 absl::StatusOr<std::optional<T>> Get(const GgufMetadata& metadata, std::string_view key,
                                      std::string_view wanted, Read read) {
@@ -348,7 +348,7 @@ absl::StatusOr<std::optional<T>> Get(const GgufMetadata& metadata, std::string_v
   return result;
 }
 
-// The elements of an array of numbers, by `at`.
+// Returns the elements of an array of numbers, by `at`.
 template <typename T, typename At>
 std::optional<std::vector<T>> Elements(const GgufValue& value, At at) {
   const uint64_t width = BytesOf(value.element_type);

@@ -18,7 +18,7 @@
 
 namespace tlm {
 
-// As the file numbers them.
+// The type numbers of the file format.
 enum class GgufType : uint32_t {
   kUint8,
   kInt8,
@@ -35,19 +35,20 @@ enum class GgufType : uint32_t {
   kFloat64,
 };
 
-// A value of the metadata; views are of the file's bytes.
+// A value of the metadata. Its views point into the file's bytes.
 struct GgufValue {
   GgufType type = GgufType::kUint8;
-  std::span<const std::byte> bytes;  // of a number, or of an array's elements
-  std::string_view text;             // of a string
-  // Of an array:
+  std::span<const std::byte> bytes;  // bytes of a number, or of an array's elements
+  std::string_view text;             // content of a string
+  // These four describe an array:
   GgufType element_type = GgufType::kUint8;
   uint64_t count = 0;
-  std::vector<uint32_t> starts;        // of the strings in `bytes`, and where the last one ends
-  std::span<const std::byte> encoded;  // the whole value, as it stands in the file
+  std::vector<uint32_t> starts;        // offsets of the strings in `bytes`, and the end of the last
+                                       // one
+  std::span<const std::byte> encoded;  // the whole value as the file encodes it
 };
 
-// The strings of an array, as long as its GgufValue lives.
+// The strings of an array; valid as long as its GgufValue lives.
 class GgufStrings {
  public:
   explicit GgufStrings(const GgufValue& array) : bytes_(array.bytes), starts_(array.starts) {}
@@ -60,8 +61,8 @@ class GgufStrings {
   std::span<const uint32_t> starts_;
 };
 
-// The metadata by key. Values of a wrong type are INVALID_ARGUMENT; the message names key, value
-// and what it must be. Immutable: any thread may read.
+// The metadata by key. A value of a wrong type gives INVALID_ARGUMENT; the message names the key,
+// the value and the allowed values. Immutable: any thread may read.
 class GgufMetadata {
  public:
   using Values = std::map<std::string, GgufValue, std::less<>>;
@@ -71,10 +72,11 @@ class GgufMetadata {
 
   const Values& values() const { return values_; }
   bool Has(std::string_view key) const { return Find(key) != nullptr; }
-  // Null when the key is absent.
+  // Returns null when the key is absent.
   const GgufValue* Find(std::string_view key) const;
 
-  // These are empty when the key is absent. Integers of every width that fit 64 bits signed.
+  // These return nullopt when the key is absent. Integers of every width count if they fit 64 bits
+  // signed.
   absl::StatusOr<std::optional<int64_t>> Integer(std::string_view key) const;
   absl::StatusOr<std::optional<double>> Number(std::string_view key) const;  // finite
   absl::StatusOr<std::optional<bool>> Bool(std::string_view key) const;
@@ -83,7 +85,7 @@ class GgufMetadata {
   absl::StatusOr<std::optional<std::vector<int64_t>>> Integers(std::string_view key) const;
   absl::StatusOr<std::optional<std::vector<double>>> Numbers(std::string_view key) const;  // finite
 
-  // An integer in [1, limit], which must be there unless there is an `otherwise`.
+  // Returns an integer in [1, limit]; the key is required unless `otherwise` is given.
   absl::StatusOr<int64_t> Dimension(std::string_view key, int64_t limit,
                                     std::optional<int64_t> otherwise = std::nullopt) const;
   absl::StatusOr<std::string_view> RequiredString(std::string_view key) const;
@@ -101,10 +103,10 @@ struct GgufTensor {
 };
 
 struct GgufHeader {
-  // From the header's beginning on.
+  // Counted from the header's beginning.
   static constexpr uint64_t kMaxBytes = uint64_t{256} << 20;
-  static constexpr uint64_t kMaxEntries = uint64_t{1} << 16;   // of metadata
-  static constexpr uint64_t kMaxElements = uint64_t{1} << 24;  // of an array
+  static constexpr uint64_t kMaxEntries = uint64_t{1} << 16;   // entries of metadata
+  static constexpr uint64_t kMaxElements = uint64_t{1} << 24;  // elements of an array
   static constexpr uint64_t kMaxTensors = uint64_t{1} << 17;
   static constexpr uint64_t kMaxKeyBytes = 65535;
   static constexpr uint64_t kMaxTensorNameBytes = 64;
@@ -114,13 +116,14 @@ struct GgufHeader {
   GgufMetadata metadata;
   std::vector<GgufTensor> tensors;  // in the order of the file; no name occurs twice
   uint64_t alignment = 0;           // a power of two, at least 8
-  uint64_t data_begin = 0;          // of the tensors' data, from the beginning of the file
+  uint64_t data_begin = 0;          // offset of the tensors' data from the beginning of the file
 };
 
-// Parses the beginning of `file`, which outlives the result. Every count and length is checked
-// against the bytes that are there before memory is taken. INVALID_ARGUMENT names the key or the
-// tensor, the value and the limit; UNIMPLEMENTED for version 1, files of big-endian machines and
-// arrays of arrays. Whether the tensors' data lie in the file is for the reader of their types.
+// Parses the beginning of `file`, which must outlive the result. Checks every count and length
+// against the bytes that are there before it allocates memory. INVALID_ARGUMENT names the key or
+// the tensor, the value and the limit; version 1, big-endian files and arrays of arrays are
+// UNIMPLEMENTED. Does not check that the tensors' data are within the file: the reader of their
+// types does.
 absl::StatusOr<GgufHeader> ParseGgufHeader(std::span<const std::byte> file);
 
 }  // namespace tlm

@@ -14,10 +14,10 @@ namespace tlm {
 
 using GmacTag = std::array<uint8_t, 16>;
 
-// The GMAC (NIST SP 800-38D) of bytes that come piece by piece, under a key and a nonce of zeros:
-// about ten times as fast as SHA-256 on one processor. It detects accidental differences (two given
-// texts of n bytes have the same tag with probability n / 2^132). It does not resist an attacker:
-// the key is known.
+// Computes the GMAC (NIST SP 800-38D) of bytes that come piece by piece, under a key and a nonce of
+// zeros. It is about ten times as fast as SHA-256 on one processor. It detects accidental
+// differences (two given texts of n bytes have the same tag with probability n / 2^132). It does
+// not resist an attacker: the key is known.
 class Gmac {
  public:
   Gmac();
@@ -26,7 +26,7 @@ class Gmac {
   Gmac& operator=(const Gmac&) = delete;
 
   void Append(std::string_view bytes);
-  // Once, after the last piece. INTERNAL if the library refuses.
+  // Call once, after the last piece. INTERNAL if the library refuses.
   absl::StatusOr<GmacTag> Finish();
 
  private:

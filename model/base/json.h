@@ -13,18 +13,18 @@
 
 namespace tlm {
 
-// Parses one JSON value. INVALID_ARGUMENT, before memory is taken for the rest, for text
-// that is not JSON (the message gives line and column), for a key that occurs twice in one object
-// (JSON does not define which of the two counts), for numbers no double can hold, and for arrays
-// and objects nested deeper than `max_depth`. The caller bounds the length of the text.
+// Parses one JSON value. INVALID_ARGUMENT for text that is not JSON (the message gives line and
+// column), for a key that occurs twice in one object (JSON does not define which of the two
+// counts), for numbers that no double can hold, and for arrays and objects nested deeper than
+// `max_depth`; the rest of the text then costs no memory. The caller bounds the length of the text.
 inline constexpr int kMaxJsonDepth = 64;
 absl::StatusOr<nlohmann::json> ParseJson(std::string_view text, int max_depth = kMaxJsonDepth);
 
-// INVALID_ARGUMENT as ParseJson for text with a zero byte, which nlohmann takes for the end of the
-// text, so that it would not look at what follows.
+// INVALID_ARGUMENT, as ParseJson returns it, for text with a zero byte: nlohmann takes it for the
+// end of the text and would ignore what follows.
 absl::Status CheckNoZeroByte(std::string_view text);
 
-// "line 3, column 14" of byte `position` of `text`, both counted from 1; for messages.
+// Returns "line 3, column 14" for byte `position` of `text`, both counted from 1; for messages.
 std::string LineAndColumn(std::string_view text, size_t position);
 
 }  // namespace tlm

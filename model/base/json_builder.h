@@ -16,8 +16,8 @@
 
 namespace tlm {
 
-// What the parser refused, INVALID_ARGUMENT: "is not valid JSON at line 3, column 14". `position`
-// is one byte further.
+// The parser's error as INVALID_ARGUMENT: "is not valid JSON at line 3, column 14". `position`
+// counts from 1.
 inline absl::Status JsonError(std::string_view text, size_t position,
                               const nlohmann::json::exception& error) {
   constexpr int kOutOfRange = 406;
@@ -26,8 +26,8 @@ inline absl::Status JsonError(std::string_view text, size_t position,
                          LineAndColumn(text, position == 0 ? 0 : position - 1));
 }
 
-// Builds the value from the events of nlohmann::json::sax_parse as ParseJson promises it. A handler
-// that consumes some of the events itself forwards the rest.
+// Builds the value from the events of nlohmann::json::sax_parse and keeps ParseJson's promises. A
+// handler that consumes some of the events itself forwards the rest.
 class JsonBuilder {
  public:
   // `text` is for messages.
@@ -67,7 +67,7 @@ class JsonBuilder {
     return false;
   }
 
-  // Where the next value goes: the root, the member just named, or the end of the open array.
+  // Puts the value into its place: the root, the member just named, or the end of the open array.
   nlohmann::json* Place(nlohmann::json value) {
     nlohmann::json* place = &root_;
     if (!open_.empty() && open_.back()->is_array()) {
@@ -103,7 +103,8 @@ class JsonBuilder {
   absl::Status status_;
   nlohmann::json root_;
   std::vector<nlohmann::json*> open_;  // the arrays and objects around the current place
-  nlohmann::json* member_ = nullptr;   // of the innermost object, named but without a value yet
+  nlohmann::json* member_ = nullptr;   // member of the innermost object that is named but has no
+                                       // value yet
 };
 
 }  // namespace tlm

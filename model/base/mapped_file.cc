@@ -14,10 +14,11 @@
 namespace tlm {
 namespace {
 
-// Mapped at a time where one page of it is touched (fault_around_bytes), in pieces so aligned.
+// The kernel maps this many bytes, aligned to their number, when one page of them is touched
+// (fault_around_bytes).
 constexpr size_t kAroundBytes = size_t{64} << 10;
 
-struct sigaction former_handler;  // of SIGBUS
+struct sigaction former_handler;  // the handler of SIGBUS before the first mapping
 
 size_t PageBytes() {
   static const size_t bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
@@ -26,11 +27,11 @@ size_t PageBytes() {
 
 }  // namespace
 
-// Never freed, as the handler may be reading it: later mappings reuse free ones.
+// Never freed, because the handler may be reading it: later mappings reuse free ones.
 struct MappedFile::Guard {
   std::atomic<bool> taken{true};
   std::atomic<uintptr_t> begin{0}, end{0};  // addresses; equal: no mapping
-  std::atomic<bool> faulted{false};         // zeros stand for some of it
+  std::atomic<bool> faulted{false};         // zeros have replaced some pages
   Guard* next = nullptr;
 
   static std::atomic<Guard*> first;
@@ -49,8 +50,8 @@ MappedFile::Guard* MappedFile::TakeGuard() {
   return guard;
 }
 
-// Maps zeros in place of the page that cannot be read and of all behind it, so that the
-// access goes on. Only what a signal handler may call.
+// Maps zero pages from the unreadable page on, so that the access returns. Calls only functions
+// that a signal handler may call.
 void MappedFile::OnBusError(int, siginfo_t* fault, void*) {
   const int error = errno;
   const auto address = reinterpret_cast<uintptr_t>(fault->si_addr);
@@ -64,7 +65,7 @@ void MappedFile::OnBusError(int, siginfo_t* fault, void*) {
     errno = error;
     if (zeros != MAP_FAILED) return;
   }
-  // Not one of these mappings: the access faults again.
+  // The address is in none of these mappings: the access faults again.
   sigaction(SIGBUS, &former_handler, nullptr);
 }
 
@@ -135,7 +136,7 @@ std::span<std::byte> MappedFile::PagesOf(std::span<const std::byte> part) const 
 void MappedFile::Populate(std::span<const std::byte> part) const {
   const std::span<std::byte> pages = PagesOf(part);
   if (pages.empty()) return;
-  // Where the file is not in the system's cache, reading ahead is faster than fault by fault.
+  // If the file is not in the system's cache, reading ahead is faster than one fault after another.
   unsigned char cached = 0;
   if (mincore(pages.data(), 1, &cached) == 0 && (cached & 1u) == 0) {
     madvise(pages.data(), pages.size(), MADV_WILLNEED);
@@ -148,7 +149,7 @@ void MappedFile::Populate(std::span<const std::byte> part) const {
 void MappedFile::Release(std::span<const std::byte> part) const {
   const std::span<std::byte> pages = PagesOf(part);
   if (pages.empty()) return;
-  // With a page that is touched the kernel maps those around it.
+  // When a page is touched, the kernel maps its neighbours, too.
   const auto mapping = reinterpret_cast<uintptr_t>(data_);
   const auto begin = reinterpret_cast<uintptr_t>(pages.data()) / kAroundBytes * kAroundBytes;
   const uintptr_t first = std::max(begin, mapping);

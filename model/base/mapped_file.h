@@ -15,14 +15,14 @@
 
 namespace tlm {
 
-// Move-only; unmaps when destroyed. Immutable, so any thread may read. If the file has shrunk, or
-// cannot be read, its bytes are zeros from there on, and CheckUnchanged() returns an error: reading
-// never ends the process with SIGBUS. The first mapping installs a handler of that signal; faults
-// outside all mappings go to the previous handler.
+// Move-only; unmaps when destroyed. Immutable, so any thread may read. If the file has shrunk or
+// cannot be read, its bytes are zeros from that place on, and CheckUnchanged() returns an error:
+// reading never ends the process with SIGBUS. The first mapping installs a handler of that signal;
+// it passes faults outside all mappings to the previous handler.
 class MappedFile {
  public:
-  // As RegularFile::Open; FAILED_PRECONDITION also when it cannot be mapped. An empty file maps to
-  // an empty span.
+  // Returns the errors of RegularFile::Open, and FAILED_PRECONDITION for a file that cannot be
+  // mapped. An empty file maps to an empty span.
   static absl::StatusOr<MappedFile> Open(const std::string& path);
 
   MappedFile(MappedFile&& other) noexcept;
@@ -31,24 +31,24 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
 
-  // Prefetches `part` of bytes(), so that reading it does not fault page by page. Only advice:
-  // other pages are read when they are touched.
+  // Prefetches `part` of bytes(), so that reading it does not fault page by page. This is only
+  // advice: other pages are read when they are touched.
   void Populate(std::span<const std::byte> part) const;
-  // Unmaps the resident pages of `part` of bytes(), and those that were mapped along with them,
-  // from this process; they may stay in the page cache, and are mapped again when they are touched.
+  // Unmaps the resident pages of `part` of bytes(), and pages that were mapped along with them,
+  // from this process. They may stay in the page cache, and are mapped again when they are touched.
   void Release(std::span<const std::byte> part) const;
-  // What is mapped, to be read without taking memory for its pages.
+  // The mapped file, for reads that allocate no memory for its pages.
   const RegularFile& file() const { return file_; }
   const std::string& path() const { return file_.path(); }
 
-  // Call after the bytes were used: FAILED_PRECONDITION when they may differ from those of the file
-  // at Open(), because it has been written to or could not be read.
+  // Call after the bytes were used. FAILED_PRECONDITION when the file has been written to since
+  // Open() or could not be read: the bytes may then differ from its content at Open().
   absl::Status CheckUnchanged() const;
 
  private:
-  struct Guard;  // a mapping, for the handler of SIGBUS
+  struct Guard;  // the record of a mapping, for the handler of SIGBUS
 
-  // The pages of the part, as addresses for advice.
+  // Returns the pages of `part` as addresses for advice.
   std::span<std::byte> PagesOf(std::span<const std::byte> part) const;
   static Guard* TakeGuard();
   static void OnBusError(int signal, siginfo_t* fault, void* context);
@@ -58,7 +58,7 @@ class MappedFile {
   RegularFile file_;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
-  Guard* guard_ = nullptr;  // null while data_ is
+  Guard* guard_ = nullptr;  // null exactly when data_ is null
 };
 
 }  // namespace tlm

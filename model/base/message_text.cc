@@ -44,7 +44,7 @@ std::string HumanBytes(uint64_t bytes) {
   if (bytes < 1024) return fmt::format("{} B", bytes);
   double value = static_cast<double>(bytes) / kStep;
   const std::string_view* unit = std::begin(kUnits);
-  // What is shown has two decimals: 1023.996 would be "1024.00".
+  // The text has two decimals: 1023.996 would be "1024.00".
   while (value >= kStep - 0.005 && unit + 1 != std::end(kUnits)) {
     value /= kStep;
     ++unit;

@@ -8,15 +8,15 @@
 
 namespace tlm {
 
-// Untrusted text as one line of UTF-8 that is safe at a terminal: bytes that are not UTF-8 become
-// U+FFFD, control characters '?'.
+// Makes untrusted text one line of UTF-8 that is safe at a terminal: bytes that are not UTF-8
+// become U+FFFD, control characters '?'.
 std::string OneLine(std::string_view text);
 
-// Untrusted text for a message: OneLine in single quotes, of at most the first 100 bytes, cut at a
-// character boundary.
+// Prepares untrusted text for a message: OneLine in single quotes, of at most the first 100 bytes,
+// cut at a character boundary.
 std::string Quoted(std::string_view text);
 
-// 6230444800 -> "5.80 GiB"; below 1 KiB "512 B".
+// Converts 6230444800 to "5.80 GiB", and amounts below 1 KiB to "512 B".
 std::string HumanBytes(uint64_t bytes);
 
 }  // namespace tlm

@@ -1,6 +1,6 @@
-// std::mutex and std::condition_variable with Clang's thread-safety annotations
-// (-Wthread-safety checks them; other compilers see plain code). Plain std primitives underneath so
-// that ThreadSanitizer understands them, which it does not for the distribution's absl::Mutex.
+// std::mutex and std::condition_variable with Clang's thread-safety annotations. -Wthread-safety
+// checks them; other compilers see plain code. The primitives underneath are plain std ones because
+// ThreadSanitizer understands these, but not the distribution's absl::Mutex.
 #ifndef TLM_MODEL_BASE_MUTEX_H_
 #define TLM_MODEL_BASE_MUTEX_H_
 
@@ -47,13 +47,13 @@ class TLM_SCOPED_CAPABILITY MutexLock {
 
 class CondVar {
  public:
-  // Waits may wake without cause: call in a loop that tests the condition.
+  // Waits may end without cause: call it in a loop that tests the condition.
   void Wait(Mutex* mutex) TLM_REQUIRES(mutex) {
     std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
     condition_.wait(lock);
     lock.release();
   }
-  // False when `timeout` passed without a wake-up.
+  // Returns false when `timeout` passed without a wake-up.
   bool WaitFor(Mutex* mutex, std::chrono::nanoseconds timeout) TLM_REQUIRES(mutex) {
     std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
     const bool woken = condition_.wait_for(lock, timeout) == std::cv_status::no_timeout;

@@ -28,8 +28,8 @@ absl::Status FileError(const std::string& path, std::string_view what) {
 }
 
 absl::StatusOr<RegularFile> RegularFile::Open(const std::string& path) {
-  // Checked before opening, which has side effects on some devices; O_NONBLOCK in case a pipe
-  // replaces the file in between.
+  // The type is checked before opening, which has side effects on some devices; O_NONBLOCK is for a
+  // pipe that replaces the file in between.
   struct stat before;
   if (stat(path.c_str(), &before) != 0) return FileError(path, "cannot be opened");
   if (!S_ISREG(before.st_mode)) return NotRegular(path);

@@ -1,4 +1,4 @@
-// Reading of untrusted files that may change meanwhile.
+// Reads untrusted files that may change meanwhile.
 #ifndef TLM_MODEL_BASE_REGULAR_FILE_H_
 #define TLM_MODEL_BASE_REGULAR_FILE_H_
 
@@ -16,7 +16,7 @@
 
 namespace tlm {
 
-// An open regular file and its metadata at that moment. Move-only. Any thread may read.
+// An open regular file and its metadata at the time of opening. Move-only. Any thread may read.
 class RegularFile {
  public:
   // Follows links and never blocks: pipes, sockets and devices are refused unopened. NOT_FOUND when
@@ -29,15 +29,15 @@ class RegularFile {
   size_t bytes() const { return static_cast<size_t>(opened_.st_size); }
   mode_t mode() const { return opened_.st_mode; }
 
-  // The content, from the start. INVALID_ARGUMENT for more than `max_bytes`, before memory is
-  // allocated; FAILED_PRECONDITION when it cannot be read or changes meanwhile.
+  // Returns the content from the start. INVALID_ARGUMENT for more than `max_bytes`, before memory
+  // is allocated; FAILED_PRECONDITION when it cannot be read or changes meanwhile.
   absl::StatusOr<std::string> Read(size_t max_bytes) const;
 
-  // Fills `to` from byte `offset` on. FAILED_PRECONDITION when it cannot be read, or has changed if
-  // it ends before.
+  // Fills `to` from byte `offset` on. FAILED_PRECONDITION when the file cannot be read, or when it
+  // ends too early, which means that it has changed.
   absl::Status ReadAt(size_t offset, std::span<char> to) const;
 
-  // FAILED_PRECONDITION when size or modification time are not those at Open().
+  // FAILED_PRECONDITION when size or modification time have changed since Open().
   absl::Status CheckUnchanged() const;
 
  private:
@@ -48,11 +48,11 @@ class RegularFile {
   struct stat opened_ {};
 };
 
-// Open() and Read().
+// Opens and reads a file: Open() and Read().
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes);
 
-// "PATH: WHAT: " and the system's reason, from errno: NOT_FOUND where there is no such file,
-// FAILED_PRECONDITION else.
+// Makes a status "PATH: WHAT: " with the system's reason from errno: NOT_FOUND where there is no
+// such file, otherwise FAILED_PRECONDITION.
 absl::Status FileError(const std::string& path, std::string_view what);
 
 }  // namespace tlm

@@ -18,7 +18,7 @@ using Sha256Digest = std::array<uint8_t, 32>;
 // INTERNAL if the library refuses, as OpenSSL does when its configuration forbids the digest.
 absl::StatusOr<Sha256Digest> Sha256(std::string_view bytes);
 
-// Of bytes that come piece by piece.
+// Computes the digest of bytes that come piece by piece.
 class Sha256Stream {
  public:
   Sha256Stream();
@@ -27,7 +27,7 @@ class Sha256Stream {
   Sha256Stream& operator=(const Sha256Stream&) = delete;
 
   void Append(std::string_view bytes);
-  // Once, after the last piece. INTERNAL as above.
+  // Call once, after the last piece. INTERNAL as above.
   absl::StatusOr<Sha256Digest> Finish();
 
  private:
@@ -35,10 +35,10 @@ class Sha256Stream {
   bool ok_;
 };
 
-// The digest as 64 lower-case hexadecimal digits.
+// Writes the digest as 64 lower-case hexadecimal digits.
 std::string Hex(const Sha256Digest& digest);
 
-// 64 lower-case hexadecimal digits, as sha256sum prints them. INTERNAL as above.
+// Returns the digest as 64 lower-case hexadecimal digits, like sha256sum. INTERNAL as above.
 absl::StatusOr<std::string> Sha256Hex(std::string_view bytes);
 
 }  // namespace tlm

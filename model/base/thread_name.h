@@ -22,7 +22,8 @@ void NameThisThread(const char (&name)[kSize]) {
 }
 
 // Lowers the priority of the calling thread (Linux has nice values per thread). At 19, the lowest,
-// it runs hardly ever beside others; at 10 it gets about a tenth of a contended processor.
+// it hardly ever runs while others want the processor; at 10 it gets about a tenth of a contended
+// processor.
 inline void LowerPriority(int nice = 19) {
 #if defined(__linux__)
   setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), nice);

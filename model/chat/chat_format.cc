@@ -11,7 +11,7 @@
 namespace tlm {
 namespace {
 
-// A row with what its template tells it by: all of `signs` and none of `others` occur in it.
+// A row and the signs of its templates: a template has all of `signs` and none of `others`.
 template <typename Format>
 struct Row {
   Format format;
@@ -19,7 +19,7 @@ struct Row {
   std::vector<std::string_view> others = {};
 };
 
-// The first row that fits is found.
+// The first row that fits is chosen.
 const std::vector<Row<ReasoningFormat>>& ReasoningRows() {
   static const auto* const rows = new std::vector<Row<ReasoningFormat>>{
       {{.name = "harmony",
@@ -151,7 +151,7 @@ std::vector<std::string_view> NamesOf(const std::vector<Row<Format>>& rows) {
   return names;
 }
 
-// Null: none.
+// Returns null for "none", or if "auto" finds no row.
 template <typename Format>
 absl::StatusOr<const Format*> FindRow(const std::vector<Row<Format>>& rows,
                                       const ChatTemplate* chat, std::string_view name,
@@ -199,7 +199,7 @@ std::vector<std::string> SpecialTokensIn(const std::vector<std::string_view>& ma
   return tokens;
 }
 
-// A tool's schema, which says that it is of an object.
+// Returns a tool's schema, with the type "object" added if it has no type.
 std::string ObjectSchema(const std::string& schema) {
   if (schema.empty()) return R"({"type": "object"})";
   const absl::StatusOr<nlohmann::json> parsed = ParseJson(schema);
@@ -209,8 +209,8 @@ std::string ObjectSchema(const std::string& schema) {
          schema.substr(inside);
 }
 
-// The nodes of a constraint. An answer is free text that markers part, or in formats in which text
-// has a marker, parts that each begin with one:
+// Builds the nodes of a constraint. An answer is free text that markers divide or, in formats in
+// which text has a marker, parts that each begin with one:
 //
 //   think:    reasoning ─► text ─► called ─┐           harmony:  header ─► reasoning ─► header ...
 //                 ▲         │       ▲      │                     header ─► text
@@ -252,12 +252,12 @@ class AnswerFlow {
   using Node = ConstraintSpec::Node;
   using Edge = ConstraintSpec::Edge;
   using Kind = ConstraintSpec::Kind;
-  // kText: behind reasoning. kEnd: nothing follows.
+  // kText follows reasoning; nothing follows kEnd.
   enum NodeName : int32_t { kStart, kReasoning, kText, kCalled, kEnd, kAnswer, kPreamble, kNodes };
 
   Node& node(int32_t name) { return nodes_[static_cast<size_t>(name)]; }
 
-  // With the mark before each special token.
+  // Adds the mark before each special token.
   std::string Marked(std::string_view marker) const {
     std::string text;
     while (!marker.empty()) {
@@ -277,7 +277,7 @@ class AnswerFlow {
     return {.begin = Marked(marker), .kind = Kind::kNothing, .target = target};
   }
 
-  // A call of each tool that may be called, behind `before`.
+  // Adds a call of each tool that may be called, after `before`.
   void AddCalls(std::string_view before, Node& node) const {
     const bool several = plan_.parallel && tools_.parallel;
     const int32_t target = several || !tools_.end.empty() ? kCalled : kEnd;
@@ -312,7 +312,8 @@ class AnswerFlow {
     reasoning.triggers = {Marked(reasoning_.close)};
     const std::string_view closing = reasoning_.closing;
     reasoning.edges.push_back(Marker(reasoning_.close, kText));
-    // Where something else than free text follows, so may the line breaks that text would have.
+    // If the following part is not free text, the line breaks that would belong to the text may
+    // follow here.
     const std::string_view rest =
         closing.substr(closing.find(reasoning_.close) + reasoning_.close.size());
     if (!TextIsFree() && !rest.empty()) {
@@ -329,7 +330,7 @@ class AnswerFlow {
     return !must_call_ && !is_constrained && reasoning_.text_open.empty();
   }
 
-  // Of formats in which what is nothing else is text.
+  // Adds a text node, for formats in which text has no marker.
   void AddText(int32_t name) {
     Node& text = node(name);
     const bool may_open =
@@ -343,7 +344,7 @@ class AnswerFlow {
     }
     if (may_open) text.edges.push_back(Marker(reasoning_.open, kReasoning));
     if (may_call_) AddCalls(tools_.begin, text);
-    // Line breaks behind reasoning belong to its end.
+    // Line breaks after reasoning belong to its end.
     for (std::string_view breaks = "\n\n"; !text.leads.empty() && name == kText && !breaks.empty();
          breaks.remove_prefix(1)) {
       text.leads.push_back(Marked(std::string(breaks) + std::string(tools_.trigger)));
@@ -352,7 +353,7 @@ class AnswerFlow {
     if (!must_call_) AddContent("", name, text);
   }
 
-  // What the text must be, behind `before`.
+  // Adds the constraint of the text, after `before`.
   void AddContent(std::string_view before, int32_t name, Node& text) const {
     if (!plan_.text.has_value()) return;
     const ConstraintSpec& content = *plan_.text;
@@ -373,7 +374,7 @@ class AnswerFlow {
     }
   }
 
-  // Of formats in which each part begins with a marker.
+  // Adds a node that begins a part, for formats in which each part begins with a marker.
   void AddHeader(int32_t name) {
     Node& header = node(name);
     const bool may_open = name == kStart && plan_.reasoning != false;
@@ -400,7 +401,7 @@ class AnswerFlow {
 
   void AddStart() {
     if (!plan_.begins_in_reasoning && plan_.reasoning != true) return;
-    // The first node is another one, and its own place is the last.
+    // Another node becomes the first one; the former first node moves to the end.
     Node start;
     if (plan_.begins_in_reasoning && plan_.reasoning == false) {
       start.edges.push_back(Marker(reasoning_.closing, kText));
@@ -417,7 +418,7 @@ class AnswerFlow {
     nodes_.push_back(std::exchange(node(kStart), std::move(start)));
   }
 
-  // The nodes that the first leads to.
+  // Returns the nodes that can be reached from the first.
   std::vector<Node> Reachable() const {
     std::vector<int32_t> names = {0};
     std::vector<int32_t> numbers(nodes_.size(), -1);

@@ -25,10 +25,10 @@ using nlohmann::json;
 constexpr char kTemplateFile[] = "chat_template.jinja";
 constexpr char kToolTemplateFile[] = "additional_chat_templates/tool_use.jinja";
 constexpr char kConfigFile[] = "tokenizer_config.json";
-// Besides a template it lists added tokens, a few hundred bytes each.
+// The file also lists added tokens, a few hundred bytes each.
 constexpr size_t kMaxConfigBytes = size_t{16} << 20;
 
-// A template and where it comes from, for messages; empty for one that is given as a text.
+// A template and its origin, for messages; the origin is empty if the template is given as a text.
 struct TemplateSource {
   std::string origin;
   std::string text;
@@ -40,7 +40,7 @@ struct TemplateSource {
   }
 };
 
-// The templates of a model directory that transformers would choose from.
+// The templates of a model directory among which transformers would choose.
 struct TemplateSources {
   TemplateSource standard;  // named "default"
   std::optional<TemplateSource> tool_use = {};
@@ -51,7 +51,7 @@ struct TemplateSources {
 };
 using MaybeSource = std::optional<TemplateSource>;
 
-// The text of a file; nullopt when there is none.
+// Returns the text of a file; nullopt when there is no file.
 absl::StatusOr<std::optional<std::string>> ReadIfPresent(const std::string& path,
                                                          size_t max_bytes) {
   absl::StatusOr<std::string> text = ReadFile(path, max_bytes);
@@ -67,7 +67,7 @@ absl::StatusOr<MaybeSource> ReadTemplate(const std::string& path) {
   return TemplateSource{path, *std::move(text)};
 }
 
-// tokenizer_config.json; empty where there is none.
+// Reads tokenizer_config.json; empty when there is no file.
 absl::StatusOr<json> ReadConfig(const std::string& path) {
   TLM_ASSIGN_OR_RETURN(const std::optional<std::string> text, ReadIfPresent(path, kMaxConfigBytes));
   if (!text) return json::object();
@@ -77,8 +77,8 @@ absl::StatusOr<json> ReadConfig(const std::string& path) {
   return config;
 }
 
-// The special tokens that a tokenizer_config.json names: "bos_token": "<s>", or an object whose
-// "content" is the text.
+// Returns the special tokens that a tokenizer_config.json names: "bos_token": "<s>", or an object
+// whose "content" is the text.
 json SpecialTokens(const json& config) {
   json tokens = json::object();
   for (const auto& [name, value] : config.items()) {
@@ -92,7 +92,7 @@ json SpecialTokens(const json& config) {
   return tokens;
 }
 
-// Those of `named`: a list of {name, template}.
+// Returns the templates of `named`, a list of {name, template}.
 absl::StatusOr<TemplateSources> NamedTemplates(const json& list, const std::string& origin) {
   MaybeSource standard;
   MaybeSource tool_use;
@@ -108,7 +108,7 @@ absl::StatusOr<TemplateSources> NamedTemplates(const json& list, const std::stri
   return TemplateSources{*std::move(standard), std::move(tool_use)};
 }
 
-// `chat_template` of a tokenizer_config.json.
+// Returns `chat_template` of a tokenizer_config.json.
 absl::StatusOr<std::optional<TemplateSources>> ConfigTemplates(const json& config,
                                                                const std::string& config_path) {
   const auto member = config.find("chat_template");
@@ -119,7 +119,7 @@ absl::StatusOr<std::optional<TemplateSources>> ConfigTemplates(const json& confi
   return NamedTemplates(*member, origin);
 }
 
-// The templates that are files of their own.
+// Returns the templates in their own files.
 absl::StatusOr<std::optional<TemplateSources>> TemplateFiles(const std::string& model_dir) {
   TLM_ASSIGN_OR_RETURN(MaybeSource standard, ReadTemplate(model_dir + "/" + kTemplateFile));
   TLM_ASSIGN_OR_RETURN(MaybeSource tool_use, ReadTemplate(model_dir + "/" + kToolTemplateFile));
@@ -130,12 +130,12 @@ absl::StatusOr<std::optional<TemplateSources>> TemplateFiles(const std::string& 
   return TemplateSources{*std::move(standard), std::move(tool_use)};
 }
 
-// Steps of a rendering that only looks what a template does.
+// The limit of steps for a rendering that only probes the template.
 constexpr int64_t kProbeSteps = 100'000;
 
 class CompiledTemplate final : public ChatTemplate {
  public:
-  // Compiled; INVALID_ARGUMENT names the one at fault by its origin.
+  // Compiles the templates; INVALID_ARGUMENT names the faulty one by its origin.
   static absl::StatusOr<std::unique_ptr<ChatTemplate>> Compile(const TemplateSources& sources,
                                                                json variables, Clock* clock) {
     auto result = std::unique_ptr<CompiledTemplate>(
@@ -175,7 +175,7 @@ class CompiledTemplate final : public ChatTemplate {
     const bool with_tools = tool_use_ && !conversation.tools.empty();
     absl::StatusOr<std::string> text =
         jinja::Interpreter(&heap, variables).Render(with_tools ? *tool_use_ : default_);
-    // Without the mark of what the template raises itself.
+    // Drops the payload that marks exceptions of the template itself.
     if (!text.ok()) return absl::Status(text.status().code(), text.status().message());
     return text;
   }
@@ -202,7 +202,7 @@ class CompiledTemplate final : public ChatTemplate {
                                           const json& arguments,
                                           const ChatTemplateTraits& traits) const {
     TLM_ASSIGN_OR_RETURN(Variables variables, jinja::MakeGlobals(heap, clock_));
-    // Hugging Face's renderer defines it in any case.
+    // Hugging Face's renderer always defines it.
     variables.emplace_back("documents", jinja::None{});
     if (conversation.reasoning && !traits.reasoning_switch.empty()) {
       variables.emplace_back(traits.reasoning_switch, *conversation.reasoning);

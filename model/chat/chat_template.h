@@ -1,4 +1,4 @@
-// Chat templates: render a conversation to the text of a prompt.
+// Chat templates: they render a conversation to the text of a prompt.
 #ifndef TLM_MODEL_CHAT_CHAT_TEMPLATE_H_
 #define TLM_MODEL_CHAT_CHAT_TEMPLATE_H_
 
@@ -15,18 +15,18 @@
 
 namespace tlm {
 
-// Texts of JSON reach the template as Python reads them: keys in this order; of a key that occurs
-// twice the last value counts. Integers have 64 bits.
+// The template sees JSON texts as Python reads them: keys in their order; if a key occurs twice,
+// the last value counts. Integers have 64 bits.
 struct ChatToolCall {
-  std::string id;  // empty: the template sees none
+  std::string id;  // empty: the template sees no id
   std::string name;
   std::string arguments_json;  // an object
 };
 
 struct ChatMessage {
   std::string role;
-  std::string content;         // empty beside calls: as ChatTemplateTraits::no_content says
-  std::string reasoning = {};  // under every key that templates read it from
+  std::string content;         // empty with calls: see ChatTemplateTraits::no_content
+  std::string reasoning = {};  // given under each key that templates read it from
   std::vector<ChatToolCall> tool_calls = {};
   std::string tool_call_id = {};
   std::string name = {};
@@ -34,65 +34,65 @@ struct ChatMessage {
 
 struct ChatTool {
   std::string name;
-  std::string description;             // empty: the template sees none
-  std::string parameters_json_schema;  // an object; empty: the template sees none
+  std::string description;             // empty: the template sees no description
+  std::string parameters_json_schema;  // an object; empty: the template sees no parameters
 };
 
-// What is rendered. The spans outlive the call.
+// The input of a rendering. The spans must outlive the call.
 struct Conversation {
   std::span<const ChatMessage> messages;
   std::span<const ChatTool> tools = {};
   bool add_generation_prompt = true;
-  // Sets the template's switch for reasoning, where it has one. Unset: as the template has it.
+  // Sets the template's switch for reasoning, where it has one. Unset: the template decides.
   std::optional<bool> reasoning = {};
 };
 
-// What a template does with a conversation; found by rendering small ones.
+// What a template does with a conversation. It is found by rendering small ones.
 struct ChatTemplateTraits {
-  bool tools = false;              // shows them
-  bool tool_calls = false;         // renders those of messages
+  bool tools = false;              // renders the tools
+  bool tool_calls = false;         // renders the tool calls of messages
   bool tool_results = false;       // renders messages of the role "tool"
-  bool arguments_as_text = false;  // of tool calls: JSON as a text, not as an object
-  // What stands beside calls for an empty content: no key, as transformers has it, unless the
-  // template renders calls with another one alone.
+  bool arguments_as_text = false;  // arguments of tool calls are JSON as a text, not an object
+  // The value of an empty content next to calls. It is no key, as in transformers, unless the
+  // template renders calls only with another value.
   enum class NoContent { kNoKey, kEmptyText, kNull };
   NoContent no_content = NoContent::kNoKey;
-  std::string reasoning_switch;  // the variable that turns reasoning off and on; empty: none
+  std::string reasoning_switch;  // the variable that turns reasoning off and on; empty if there is
+                                 // none
 };
 
-// A compiled template in the subset of Jinja2 of chat templates. Templates are untrusted: they can
-// read only their variables, and steps, nesting, memory and output are bounded. Immutable and
-// thread-safe.
+// A compiled template in the subset of Jinja2 that chat templates use. Templates are untrusted:
+// they can read only their variables, and steps, nesting, memory and output are bounded. Immutable
+// and thread-safe.
 class ChatTemplate {
  public:
-  // The template of a model directory, as transformers chooses it: chat_template.jinja, and
-  // additional_chat_templates/tool_use.jinja for conversations with tools; where there is neither,
-  // `chat_template` of tokenizer_config.json, a text or a list of named ones ("default",
-  // "tool_use"). With the special tokens that tokenizer_config.json names. Null when the directory
-  // has no template. INVALID_ARGUMENT names file, line and fault; UNIMPLEMENTED the construct that
-  // is not supported.
+  // Loads the template of a model directory that transformers would choose: chat_template.jinja,
+  // and additional_chat_templates/tool_use.jinja for conversations with tools; where there is
+  // neither, `chat_template` of tokenizer_config.json, a text or a list of named ones ("default",
+  // "tool_use"). The special tokens in tokenizer_config.json become variables. Returns null when
+  // the directory has no template. INVALID_ARGUMENT names file, line and fault; UNIMPLEMENTED names
+  // the construct that is not supported.
   static absl::StatusOr<std::unique_ptr<ChatTemplate>> Load(const std::string& model_dir);
 
-  // `variables`: an object of the variables of every call, such as {"bos_token": "<s>"}. `clock` is
-  // for strftime_now; it outlives the template.
+  // `variables` is an object of the variables of every call, such as {"bos_token": "<s>"}.
+  // strftime_now reads `clock`, which must outlive the template.
   static absl::StatusOr<std::unique_ptr<ChatTemplate>> Parse(std::string_view source,
                                                              const nlohmann::json& variables,
                                                              Clock* clock = Clock::Wall());
   virtual ~ChatTemplate() = default;
 
-  // `arguments`: an object of further variables; it cannot replace messages, tools,
+  // `arguments` is an object of further variables; it cannot replace messages, tools,
   // add_generation_prompt or the special tokens, nor contradict `conversation.reasoning`
-  // (INVALID_ARGUMENT names the key). The text is the one that transformers' apply_chat_template
-  // gives for messages and tools in OpenAI's form.
-  // INVALID_ARGUMENT also for JSON that is none, naming its place
-  // ("messages[2].tool_calls[0].arguments_json"), when the template raises an exception, with its
-  // message, or applies an operation to a value of the wrong type; RESOURCE_EXHAUSTED, naming the
-  // limit, for too many steps or too much text.
+  // (INVALID_ARGUMENT names the key). The text equals the result of transformers'
+  // apply_chat_template for messages and tools in OpenAI's form. INVALID_ARGUMENT also for invalid
+  // JSON, naming its place ("messages[2].tool_calls[0].arguments_json"), when the template raises
+  // an exception, with its message, or applies an operation to a value of the wrong type;
+  // RESOURCE_EXHAUSTED, naming the limit, for too many steps or too much text.
   virtual absl::StatusOr<std::string> Render(const Conversation& conversation,
                                              const nlohmann::json& arguments) const = 0;
 
   virtual const ChatTemplateTraits& traits() const = 0;
-  // The text of the template; of several named ones all of them, joined.
+  // Returns the text of the template; if there are several named ones, all of them, joined.
   virtual std::string_view source() const = 0;
 };
 

@@ -11,10 +11,10 @@
 namespace tlm {
 namespace {
 
-// The text of a JSON object, byte by byte.
+// Checks the text of a JSON object, byte by byte.
 class ObjectText {
  public:
-  // False if no object goes on so.
+  // Returns false if no object continues with this byte.
   bool Append(char byte);
   bool complete() const { return place_ == Place::kEnd; }
 
@@ -26,7 +26,7 @@ class ObjectText {
     kColon,
     kFirstItem,  // or ]
     kValue,
-    kAfter,  // behind a value
+    kAfter,  // after a value
     kString,
     kEscape,
     kHex,
@@ -65,10 +65,10 @@ class ObjectText {
   bool AppendBetween(char byte);
 
   Place place_ = Place::kBegin;
-  std::string open_ = {};       // brackets
-  bool is_name_ = false;        // the string
-  std::string_view word_ = {};  // of true, false, null: what follows
-  int digits_ = 0;              // of kHex: that follow
+  std::string open_ = {};       // open brackets
+  bool is_name_ = false;        // the current string is a name
+  std::string_view word_ = {};  // the rest of true, false or null
+  int digits_ = 0;              // in kHex: the digits that follow
 };
 
 bool IsDigit(char byte) { return byte >= '0' && byte <= '9'; }
@@ -179,14 +179,14 @@ bool ObjectText::AppendToNumber(char byte) {
   return true;
 }
 
-// A call's arguments as the model writes them.
+// Converts a call's arguments as the model writes them.
 class ArgumentsText {
  public:
-  // `text_parameters`: as XML; null: as JSON.
+  // `text_parameters`: the arguments are XML; null: JSON.
   explicit ArgumentsText(std::shared_ptr<const std::vector<std::string>> text_parameters) {
     if (text_parameters != nullptr) xml_.emplace(std::move(text_parameters));
   }
-  // Adds to `json` what the byte brings; false if no arguments go on so.
+  // Adds to `json` the text that the byte completes; false if no arguments continue with this byte.
   bool Append(char byte, std::string& json) {
     if (!xml_.has_value()) {
       json += byte;
@@ -211,13 +211,13 @@ struct Marker {
     kText,
     kPreamble,
     kPreambleEnd,
-    kCall,  // up to its arguments; a name stands in it
+    kCall,  // up to its arguments; it contains a name
     kCallEnd,
     kCallsEnd,
   };
   Kind kind;
-  std::string literal;          // of kCall: before the name
-  std::string after_name = {};  // of kCall
+  std::string literal;          // in kCall: the text before the name
+  std::string after_name = {};  // in kCall: the text after the name
 };
 
 enum class Match { kNone, kPart, kWhole };
@@ -228,7 +228,8 @@ Match MatchBeginning(std::string_view literal, std::string_view text) {
   return size == literal.size() ? Match::kWhole : Match::kPart;
 }
 
-// Whether the text is the marker, or its beginning. `name` is set with kWhole of a call.
+// Compares the text with the marker, or with its beginning. Sets `name` for a whole marker of a
+// call.
 Match MatchMarker(const Marker& marker, std::string_view text, std::string_view& name) {
   const Match begin = MatchBeginning(marker.literal, text);
   if (begin != Match::kWhole || marker.kind != Marker::Kind::kCall) return begin;
@@ -250,8 +251,8 @@ std::string_view WithoutLineBreaks(std::string_view text) {
 
 }  // namespace
 
-// A byte at a time. Bytes are held while they may be a marker; of those that turn out to be none,
-// the first is text and the others are read again.
+// Reads byte by byte. Bytes are held while they may be a marker. If they turn out to be none, the
+// first is text and the others are read again.
 class RegionReader::Impl {
  public:
   explicit Impl(RegionPlan plan);
@@ -262,7 +263,7 @@ class RegionReader::Impl {
  private:
   enum class Place {
     kStart,
-    kAfterReasoning,  // or behind text before a call
+    kAfterReasoning,  // or after text before a call
     kAfterArguments,
     kAfterCall,
     kAfterCalls,
@@ -272,9 +273,9 @@ class RegionReader::Impl {
     kArguments,
   };
 
-  // Markers are looked for from here on.
+  // Looks for markers from here on.
   void Go(Place place);
-  // The same, behind a marker: line breaks that follow belong to it.
+  // Does the same after a marker: line breaks that follow belong to it.
   void PassMarker(Place place) {
     Go(place);
     after_marker_ = takes_line_breaks_;
@@ -309,20 +310,20 @@ class RegionReader::Impl {
   const bool takes_line_breaks_;
 
   Place place_ = Place::kStart;
-  std::vector<Marker> markers_;        // that may stand here
-  std::array<bool, 256> begins_ = {};  // one of them, or the line breaks before it
+  std::vector<Marker> markers_;        // the markers that may come next
+  std::array<bool, 256> begins_ = {};  // bytes that begin one of them, or line breaks before it
   bool after_marker_ = false;          // line breaks belong to the marker
   std::string held_;                   // line breaks, then the beginning of a marker
-  size_t breaks_ = 0;                  // in held_
-  std::string again_;                  // to be read
-  size_t again_at_ = 0;                // read of it
+  size_t breaks_ = 0;                  // number of line breaks in held_
+  std::string again_;                  // bytes to read again
+  size_t again_at_ = 0;                // how many of them are read
   std::optional<ArgumentsText> arguments_;
 
-  bool is_open_ = false;  // the region region_
+  bool is_open_ = false;  // the region region_ is open
   RegionKind kind_ = RegionKind::kText;
   int32_t region_ = -1, call_ = -1;
   std::vector<RegionEvent>* events_ = nullptr;
-  size_t first_event_ = 0;  // of this call
+  size_t first_event_ = 0;  // the first event of this call
 };
 
 RegionReader::Impl::Impl(RegionPlan plan)
@@ -337,7 +338,7 @@ RegionReader::Impl::Impl(RegionPlan plan)
   }
 }
 
-// ---- What to look for
+// ---- The markers to look for
 
 void RegionReader::Impl::Go(Place place) {
   using Kind = Marker::Kind;
@@ -397,7 +398,7 @@ void RegionReader::Impl::LookForCall(std::string_view before) {
                       std::string(tools_.after_name)});
 }
 
-// Of formats in which text has a marker.
+// Adds the markers of formats in which text has a marker.
 void RegionReader::Impl::LookForParts() {
   if (reasoning_.text_open.empty()) return;
   if (place_ != Place::kStart) LookFor(Marker::Kind::kReasoning, reasoning_.open);
@@ -466,7 +467,7 @@ void RegionReader::Impl::Read(char byte) {
   if (!may_be) Refuse();
 }
 
-// What is held is no marker.
+// The held bytes are no marker.
 void RegionReader::Impl::Refuse() {
   const std::string held = std::exchange(held_, {});
   size_t text = 0;
@@ -474,7 +475,7 @@ void RegionReader::Impl::Refuse() {
     text = std::min(std::exchange(breaks_, 0) + 1, held.size());
     AddText(std::string_view(held).substr(0, text));
   } else {
-    Go(Place::kText);  // where others may stand
+    Go(Place::kText);  // others may follow here
   }
   again_.replace(0, again_at_, held, text);
   again_at_ = 0;

@@ -1,4 +1,4 @@
-// Tells what the text of an answer is while it grows: reasoning, text, calls of tools.
+// Divides the text of an answer into its parts while it grows: reasoning, text, tool calls.
 #ifndef TLM_MODEL_CHAT_REGION_READER_H_
 #define TLM_MODEL_CHAT_REGION_READER_H_
 
@@ -19,8 +19,8 @@ enum class RegionKind { kReasoning, kText, kToolCall };
 struct RegionEvent {
   enum class Type { kStarted, kDelta, kFinished, kMarker };
   Type type;
-  RegionKind region = RegionKind::kText;  // not of kMarker
-  int32_t region_index = 0;               // not of kMarker
+  RegionKind region = RegionKind::kText;  // unset in kMarker
+  int32_t region_index = 0;               // unset in kMarker
   int32_t call_index = 0;                 // kStarted of kToolCall
   std::string name = {};                  // kStarted of kToolCall
   std::string text = {};                  // kDelta, kMarker: not empty
@@ -28,27 +28,28 @@ struct RegionEvent {
   bool complete = true;                   // kFinished
 };
 
-// What to look for.
+// What a RegionReader looks for.
 struct RegionPlan {
-  ChatFormat format;                 // of both parts those that may occur
-  bool begins_in_reasoning = false;  // the prompt opened it
-  // Of formats that write arguments as XML: each tool's TextParameters, by its name.
+  ChatFormat format;                 // the formats that may occur
+  bool begins_in_reasoning = false;  // the prompt opened reasoning
+  // For formats that write arguments as XML: each tool's TextParameters, by its name.
   std::map<std::string, std::shared_ptr<const std::vector<std::string>>> text_parameters = {};
 };
 
-// One for each output. The texts of deltas and markers, joined, are the text appended; what may be
-// the beginning of a marker is held back. What came out depends on the text so far alone, not on
-// how it was portioned, except that a part may come in several events. Any text will do: what the
-// format does not know is text of the region it is in, or begins one of text.
+// Reads one output. The texts of deltas and markers, joined, are the appended text; a possible
+// beginning of a marker is held back. The events depend only on the text so far, not on how it was
+// portioned, except that a part may come in several events. Any text is accepted: text that the
+// format does not know belongs to the current region, or begins a region of text.
 //
-// Regions are started and finished in turn and do not overlap; markers stand between them.
-// Reasoning is started where it is opened and its first byte or its end is known, a call behind its
-// header, text with its first byte. Finished is incomplete: a call whose arguments are no JSON
-// object, up to the first byte that fits in none (what follows it is text), or within which the
-// text ended; and reasoning that was not closed. A call within whose header the text ended is text.
+// Regions are started and finished in turn and do not overlap; markers come between them. Reasoning
+// is started when it is opened and its first byte or its end is known, a call after its header,
+// text with its first byte. A region finishes as incomplete in three cases: a call whose arguments
+// are no JSON object ends at the first byte that fits in none (text follows), the text ends inside
+// a call, or reasoning is not closed. If the text ends inside the header of a call, the header is
+// text.
 //
-// A name is taken up to the first byte of what the format writes behind it, without control
-// characters and at most kMaxNameBytes long. Not thread-safe.
+// A name ends at the first byte of the text that the format writes after it; it has no control
+// characters and at most kMaxNameBytes. Not thread-safe.
 class RegionReader {
  public:
   static constexpr size_t kMaxNameBytes = 256;
@@ -59,7 +60,7 @@ class RegionReader {
   ~RegionReader();
 
   void Append(std::string_view text, std::vector<RegionEvent>& events);
-  // The text has ended: what was held back, and the end of a region that is open. Nothing follows.
+  // Ends the text: returns the held-back text and finishes an open region. Nothing may follow.
   void End(std::vector<RegionEvent>& events);
 
  private:

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-// Words that no template has, to be looked for in what it renders.
+// Words that no template contains; the probes look for them in the rendered text.
 constexpr char kTool[] = "zq_probe_tool";
 constexpr char kParameter[] = "zq_probe_parameter";
 constexpr char kArgument[] = "zq_probe_argument";
@@ -33,8 +33,8 @@ class Prober {
     traits.tools = text.ok() && Has(*text, kTool);
   }
 
-  // The calls and results; first as transformers gives them, then in the forms that older templates
-  // expect. A turn without a result is tried last: templates may render calls alone.
+  // Tries the calls and results first as transformers gives them, then in the forms that older
+  // templates expect. A turn without a result is tried last: templates may render calls alone.
   void FindCalls(ChatTemplateTraits& traits) {
     using NoContent = ChatTemplateTraits::NoContent;
     for (const size_t messages : {3, 2}) {
@@ -44,7 +44,7 @@ class Prober {
           tried.arguments_as_text = as_text;
           tried.no_content = none;
           const auto text = Render({.messages = Turn(messages), .tools = tools_}, json(), tried);
-          // Results count in any case: a template may render them though it does not know calls.
+          // Results always count: a template may render them though it does not know calls.
           traits.tool_results |= text.ok() && Has(*text, kResult);
           tried.tool_results = traits.tool_results;
           tried.tool_calls = text.ok() && RendersArguments(*text);
@@ -68,7 +68,7 @@ class Prober {
   }
 
  private:
-  // Fails at once behind a rendering that reached a limit: the next ones would cost as much.
+  // Fails at once after a rendering that reached a limit: the next ones would cost as much.
   absl::StatusOr<std::string> Render(const Conversation& conversation, const json& arguments,
                                      const ChatTemplateTraits& traits) {
     if (!exhausted_.ok()) return exhausted_;
@@ -77,12 +77,12 @@ class Prober {
     return text;
   }
 
-  // The first messages of a question, a call, its result.
+  // Returns the first messages of a question, a call, and its result.
   std::span<const ChatMessage> Turn(size_t messages) const {
     return std::span(messages_).first(messages);
   }
 
-  // Neither as Python prints a dict nor as a text within JSON.
+  // False for arguments in the style of a Python dict, and for a text within JSON.
   static bool RendersArguments(std::string_view text) {
     const std::string argument = kArgument;
     return Has(text, argument) && !Has(text, fmt::format("'{}': '{}'", kParameter, argument)) &&

@@ -1,4 +1,4 @@
-// What a template does with a conversation, found by rendering small ones.
+// Finds out what a template does with a conversation by rendering small ones.
 #ifndef TLM_MODEL_CHAT_TEMPLATE_TRAITS_H_
 #define TLM_MODEL_CHAT_TEMPLATE_TRAITS_H_
 
@@ -12,14 +12,14 @@
 
 namespace tlm {
 
-// Renders as a template with these traits would.
+// Renders like a template with these traits.
 using RenderProbe = std::function<absl::StatusOr<std::string>(const Conversation& conversation,
                                                               const nlohmann::json& arguments,
                                                               const ChatTemplateTraits& traits)>;
 
-// Calls `render` at most 21 times, not again when it is RESOURCE_EXHAUSTED. What fails tells
-// nothing: a template that fails on every conversation has no traits. `source`: only variables that
-// occur in it are tried.
+// Calls `render` at most 21 times, and no more after RESOURCE_EXHAUSTED. Nothing follows from a
+// failure: a template that fails on every conversation has no traits. Tries only variables that
+// occur in `source`.
 ChatTemplateTraits FindTraits(const RenderProbe& render, std::string_view source);
 
 }  // namespace tlm

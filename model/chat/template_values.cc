@@ -15,7 +15,7 @@ using jinja::Heap;
 using jinja::MakeConstantText;
 using jinja::Value;
 
-// An object that grows member by member.
+// Builds an object member by member.
 class ObjectValue {
  public:
   ObjectValue(Heap* heap, std::string place) : heap_(heap), place_(std::move(place)) {}
@@ -35,7 +35,7 @@ class ObjectValue {
     if (text.empty()) return absl::OkStatus();
     return AddOf(key, "reasoning", jinja::TextFrom(heap_, text));
   }
-  // From the field `field` of JSON, which holds an object; as it stands where it `is_text`.
+  // Adds the JSON object in the field `field`, as a text if `is_text`.
   absl::Status AddObject(std::string_view key, std::string_view field, std::string_view text,
                          bool is_text = false) {
     absl::StatusOr<Value> value = jinja::ParseJson(heap_, text);

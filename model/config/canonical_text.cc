@@ -11,7 +11,7 @@
 namespace tlm {
 namespace {
 
-// Numbers in the shortest form that reads back the same, enums as numbers.
+// Writes numbers in the shortest form that reads back the same, and enums as numbers.
 class Lines {
  public:
   template <typename T>

@@ -1,4 +1,4 @@
-// The canonical text of a configuration.
+// A text that identifies the computation of a configuration, for fingerprints.
 #ifndef TLM_MODEL_CONFIG_CANONICAL_TEXT_H_
 #define TLM_MODEL_CONFIG_CANONICAL_TEXT_H_
 
@@ -10,7 +10,7 @@ namespace tlm {
 
 // Two configurations have the same text if and only if, given the same tensors, they compute the
 // same numbers and end at the same tokens; display names are left out. Lines "field value", the
-// same on every machine. For fingerprints: the format may change from release to release.
+// same on every machine. The format may change from release to release.
 std::string CanonicalText(const ModelConfig& config);
 
 }  // namespace tlm

@@ -22,7 +22,7 @@ namespace tlm {
 // The names of a field, the preferred one first.
 using FieldNames = std::initializer_list<const char*>;
 
-// One spelling of a value that is a word.
+// One spelling of a value that the file writes as a word.
 template <typename Value>
 struct Spelling {
   const char* text;  // lower case
@@ -30,13 +30,13 @@ struct Spelling {
 };
 
 // Reads like the JsonFields it wraps, which must outlive it, and remembers every name that was
-// read: any other name in the file is an unknown key. If the file uses several names of one field
+// read: any other name in the file is an unknown key. If the file uses several names of one field,
 // the first of them counts.
 class ConfigFields {
  public:
   explicit ConfigFields(const JsonFields& json) : json_(json) {}
 
-  // The name that the file uses; the preferred one if it uses none.
+  // Returns the name that the file uses, or the preferred one if it uses none.
   std::string Key(FieldNames names);
   bool Has(FieldNames names) { return json_.Has(Key(names)); }
 
@@ -47,15 +47,15 @@ class ConfigFields {
   absl::StatusOr<std::optional<int64_t>> Integer(FieldNames names) {
     return json_.Integer(Key(names));
   }
-  // An integer in [1, limit]; a missing one is an error unless there is an `otherwise`.
+  // Returns an integer in [1, limit]; a missing one is an error unless `otherwise` is given.
   absl::StatusOr<int64_t> Dimension(FieldNames names, int64_t limit,
                                     std::optional<int64_t> otherwise = std::nullopt);
-  // A word of the list, in upper or lower case; INVALID_ARGUMENT lists the words.
+  // Reads a word of the list, in upper or lower case; INVALID_ARGUMENT lists the words.
   template <typename Value, size_t kWords>
   absl::StatusOr<std::optional<Value>> Word(FieldNames names,
                                             const Spelling<Value> (&spellings)[kWords]);
 
-  // Allows names that are read elsewhere, or have no effect.
+  // Allows names that are read elsewhere or have no effect.
   void Allow(std::span<const char* const> names);
   // INVALID_ARGUMENT when the file uses two names of one field, or a name that was neither read nor
   // allowed (the message lists these); names that start with '_' are comments.

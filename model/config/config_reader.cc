@@ -40,14 +40,14 @@ absl::StatusOr<const Family*> FamilyOf(const JsonFields& fields) {
                        SupportedFamilies());
 }
 
-// A tiny model of a family with large token ids, as tests and courses make them, is saved with the
-// family's default ids. It can never produce them.
+// A tiny model of a family, made for a test or a course, may be saved with the family's default
+// ids, which are larger than its vocabulary. It can never produce them.
 bool IsDefaultOutside(int64_t id, const std::optional<int64_t>& family_id,
                       const ModelConfig& config) {
   return id == family_id && id >= config.vocab_size;
 }
 
-// `key` left out means the family's default, null means none.
+// A missing `key` means the family's default, null means no id.
 absl::Status ReadTokenIds(const JsonFields& fields, const Family& family, ModelConfig* config) {
   TLM_ASSIGN_OR_RETURN(std::optional<std::vector<int64_t>> eos,
                        fields.Integers("eos_token_id", ConfigLimits::kEosTokens));
@@ -64,7 +64,7 @@ absl::Status ReadTokenIds(const JsonFields& fields, const Family& family, ModelC
   return absl::OkStatus();
 }
 
-// A type that no supported file has is refused.
+// Refuses a type that no supported file has.
 absl::StatusOr<std::string> ReadWeightsDType(const JsonFields& fields) {
   constexpr std::pair<std::string_view, const char*> kNames[] = {
       {"auto", "float32"},  {"float64", "float32"}, {"double", "float32"}, {"float32", "float32"},

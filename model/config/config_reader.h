@@ -10,20 +10,20 @@
 
 namespace tlm {
 
-// The model that a directory describes in `config.json`, or else in `model_config.json` (the CS336
-// course's format); a file without `model_type` and with the keys of a course describes a "cs336"
-// or a "qwen3_mha" model. README.md lists families and keys. The end-of-sequence ids of
-// `generation_config.json`, if any, replace those of the configuration, as in Hugging Face's
-// generate(). A default token id of the family outside the vocabulary counts as none. Unknown keys
-// are ignored, except in a "transformer_lm", where they are errors. The result has passed
-// Validate().
+// Reads the model that a directory describes in `config.json`, or else in `model_config.json` (the
+// CS336 course's format). A file without `model_type` and with the keys of a course describes a
+// "cs336" or a "qwen3_mha" model. README.md lists families and keys. The end-of-sequence ids of
+// `generation_config.json`, if any, replace the configuration's, as in Hugging Face's generate(). A
+// default token id of the family outside the vocabulary is ignored. Unknown keys are ignored,
+// except in a "transformer_lm", where they are errors. The result has passed Validate().
 //
-// NOT_FOUND when neither file is there; INVALID_ARGUMENT, naming file, key, value and limit, when
-// one is over 16 MiB, not JSON, repeats a key, or a field is missing or invalid; UNIMPLEMENTED for
+// NOT_FOUND when neither file is there; INVALID_ARGUMENT, naming file, key, value and limit, when a
+// file is over 16 MiB, not JSON, repeats a key, or a field is missing or invalid; UNIMPLEMENTED for
+// an unsupported family or variant, with the supported ones.
 // an unsupported family or variant, with the supported ones.
 absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& model_dir);
 
-// The same from only the text of the configuration file; messages then name no file.
+// Reads only the text of a configuration file; messages then name no file.
 absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view config_json);
 
 }  // namespace tlm

@@ -15,7 +15,7 @@ namespace {
 
 using Limits = ConfigLimits;
 
-// The models of course notebooks, and the generic one in which every setting has a name.
+// The models of course notebooks, and the generic one, in which every setting has a name.
 
 // Keys that have no effect here.
 constexpr const char* kHarmless[] = {"architectures",
@@ -69,7 +69,7 @@ absl::Status ReadTransformerLm(const JsonFields& json, ModelConfig* config) {
   return absl::OkStatus();
 }
 
-// Hugging Face's GPT-2. Its configuration uses names of its own and the general ones.
+// Hugging Face's GPT-2. Its configuration uses its own names and the general ones.
 
 constexpr Spelling<FfnKind> kActivations[] = {
     {"gelu_new", FfnKind::kGeluTanh},
@@ -123,12 +123,12 @@ absl::Status ReadGpt2(const JsonFields& json, ModelConfig* config) {
   return absl::OkStatus();
 }
 
-// Hugging Face's Llama and those built like it. Defaults are those of its configuration classes.
+// Hugging Face's Llama and similar families. Defaults are from its configuration classes.
 
-// What the configuration class fills in for keys its file leaves out.
+// The values that the configuration class uses for keys missing in its file.
 struct Defaults {
-  std::optional<int64_t> num_kv_heads;  // none: num_attention_heads, which null means for all
-  std::optional<int64_t> head_dim;      // none: hidden_size / num_attention_heads
+  std::optional<int64_t> num_kv_heads;  // nullopt, or null in the file: num_attention_heads
+  std::optional<int64_t> head_dim;      // nullopt: hidden_size / num_attention_heads
 };
 
 absl::Status ReadDimensions(const JsonFields& fields, const Defaults& defaults,
@@ -164,7 +164,7 @@ absl::Status RequireSilu(const JsonFields& fields) {
   return Unimplemented("hidden_act is {}, only 'silu' is supported", Quoted(*value));
 }
 
-// All but biases and window.
+// Reads everything except biases and window.
 absl::Status ReadCommon(const JsonFields& fields, const Defaults& defaults, ModelConfig* config) {
   TLM_RETURN_IF_ERROR(ReadDimensions(fields, defaults, config));
   TLM_RETURN_IF_ERROR(RequireSilu(fields));
@@ -187,7 +187,7 @@ absl::Status ReadAttentionBias(const JsonFields& fields, ModelConfig* config) {
   return absl::OkStatus();
 }
 
-// `layer_types` of a family whose layers are all alike may only repeat what they are.
+// If all layers of a family are alike, its `layer_types` may only repeat their type.
 absl::Status RequireLayerTypes(const JsonFields& fields, bool full, const ModelConfig& config) {
   TLM_ASSIGN_OR_RETURN(const std::optional<std::vector<bool>> types,
                        ReadLayerTypes(fields, config.num_layers));
@@ -214,7 +214,7 @@ absl::Status ReadMistral(const JsonFields& fields, ModelConfig* config) {
   return SetSlidingWindow(window, {}, config);
 }
 
-// Qwen's windows: without `layer_types`, of the layers from `max_window_layers` on.
+// Reads Qwen's windows: without `layer_types`, the layers from `max_window_layers` on have one.
 absl::Status ReadQwenWindow(const JsonFields& fields, ModelConfig* config) {
   TLM_ASSIGN_OR_RETURN(const std::optional<bool> use, fields.Bool("use_sliding_window"));
   TLM_ASSIGN_OR_RETURN(std::optional<int64_t> window, fields.Integer("sliding_window"));

@@ -11,7 +11,7 @@
 
 namespace tlm {
 
-// In the ranges of sampling parameters. Unset = absent.
+// The defaults that are set, each in the range of its sampling parameter.
 struct GenerationDefaults {
   std::optional<float> temperature;  // >= 0; 0 if do_sample is false
   std::optional<uint32_t> top_k;
@@ -21,13 +21,14 @@ struct GenerationDefaults {
   std::optional<float> repetition_penalty;  // > 0
 };
 
-// All unset when the directory has no generation_config.json. INVALID_ARGUMENT names the file, the
-// key, the value and the range. End-of-sequence ids are read by ReadModelConfig.
+// Returns all defaults unset when the directory has no generation_config.json. INVALID_ARGUMENT
+// names the file, the key, the value and the range. ReadModelConfig reads the end-of-sequence ids.
 absl::StatusOr<GenerationDefaults> ReadGenerationDefaults(const std::string& model_dir);
 
-// Of a GGUF file: the keys "general.sampling.*" temp, top_k (below 0: all tokens), top_p, min_p,
-// and penalty_repeat where penalty_last_n is -1, the whole text, as it is here. The others (xtc,
-// mirostat, sequence) are ignored. INVALID_ARGUMENT names the key, the value and the range.
+// Reads the keys "general.sampling.*" of a GGUF file: temp, top_k (below 0: all tokens), top_p,
+// min_p, and penalty_repeat if penalty_last_n is -1, the whole text, which repetition_penalty
+// always covers. The others (xtc, mirostat, sequence) are ignored. INVALID_ARGUMENT names the key,
+// the value and the range.
 absl::StatusOr<GenerationDefaults> ReadGgufGenerationDefaults(const GgufMetadata& metadata);
 
 }  // namespace tlm

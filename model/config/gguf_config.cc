@@ -17,7 +17,7 @@ namespace {
 using Limits = ConfigLimits;
 
 struct GgufArchitecture {
-  const char* name;  // and the family's
+  const char* name;  // also the name of the family
   RopeLayout rope_layout;
   bool qk_norm;
 };
@@ -42,7 +42,7 @@ absl::StatusOr<const GgufArchitecture*> ArchitectureOf(const GgufMetadata& metad
   return Unimplemented("key 'general.architecture' is {}, supported are {}", Quoted(name), names);
 }
 
-// Metadata under the architecture's name, and the tensors.
+// The metadata under the architecture's name, and the tensors.
 class Source {
  public:
   Source(const GgufMetadata& metadata, std::span<const GgufTensor> tensors,
@@ -70,7 +70,7 @@ class Source {
   const std::string architecture_;
 };
 
-// A dimension that may be given by layer; only layers that are alike are supported.
+// Reads a dimension that may be given by layer; layers must be alike.
 absl::StatusOr<int64_t> DimensionOfLayers(const Source& source, std::string_view name,
                                           int64_t limit, std::optional<int64_t> otherwise) {
   const std::string key = source.Key(name);
@@ -129,7 +129,7 @@ absl::Status ReadDimensions(const Source& source, ModelConfig* config) {
   return absl::OkStatus();
 }
 
-// Keys that would change the results, unless they are 0.
+// Refuses keys that would change the results, unless they are 0.
 absl::Status RefuseVariants(const Source& source) {
   for (const char* const name :
        {"expert_count", "attention.scale", "attention.clamp_kqv", "attention.max_alibi_bias",
@@ -152,7 +152,7 @@ absl::Status ReadYarn(const Source& source, double further, RopeScaling* scaling
                        source.Number("rope.scaling.yarn_ext_factor"));
   TLM_ASSIGN_OR_RETURN(const std::optional<double> multiplier,
                        source.Number("rope.scaling.yarn_log_multiplier"));
-  // Below 0 it counts as not set.
+  // A value below 0 counts as not set.
   if (extrapolation.value_or(1) >= 0 && extrapolation.value_or(1) != 1) {
     return Unimplemented("key {} is {}, only 1 is supported",
                          Quoted(source.Key("rope.scaling.yarn_ext_factor")), *extrapolation);
@@ -226,7 +226,7 @@ absl::Status ReadRope(const Source& source, std::span<const float> factors, Mode
   return absl::OkStatus();
 }
 
-// The window, and which layers have none.
+// Reads the window, and the layers that have none.
 absl::Status ReadWindow(const Source& source, ModelConfig* config) {
   TLM_ASSIGN_OR_RETURN(std::optional<int64_t> window,
                        source.metadata().Integer(source.Key("attention.sliding_window")));
@@ -288,10 +288,10 @@ absl::Status AddKnownEnds(const GgufMetadata& metadata, ModelConfig* config) {
   return absl::OkStatus();
 }
 
-// An id outside the vocabulary counts as none, as in llama.cpp.
+// Ignores an id outside the vocabulary, like llama.cpp.
 absl::Status ReadTokenIds(const GgufMetadata& metadata, ModelConfig* config) {
   TLM_ASSIGN_OR_RETURN(const auto model, metadata.String("tokenizer.ggml.model"));
-  const bool is_sentencepiece = model == "llama";  // which has defaults
+  const bool is_sentencepiece = model == "llama";  // this kind has defaults
   TLM_ASSIGN_OR_RETURN(std::optional<int64_t> bos, metadata.Integer("tokenizer.ggml.bos_token_id"));
   if (!bos.has_value() && is_sentencepiece) bos = 1;
   if (bos.has_value() && *bos >= 0 && *bos < config->vocab_size) config->bos_token_id = bos;
@@ -322,7 +322,7 @@ absl::StatusOr<ModelConfig> ReadAll(const Source& source, const GgufArchitecture
   return config;
 }
 
-// `status` with the key that gave the field which its message begins with, if it does.
+// If the message begins with the name of a field, puts the key that gave the field before it.
 absl::Status WithKey(const absl::Status& status, const Source& source) {
   constexpr std::pair<std::string_view, const char*> kKeys[] = {
       {"norm_eps", "attention.layer_norm_rms_epsilon"},

@@ -10,11 +10,11 @@
 
 namespace tlm {
 
-// From the metadata under `general.architecture` (README.md here lists architectures and keys) and
-// the names and shapes of `tensors`: these say how large the vocabulary is, whether the LM head is
-// the embedding, and which linear maps have biases. `rope_factors` are the elements of the tensor
-// kRopeFactors, empty without one. End-of-sequence ids are those that the tokenizer's metadata
-// names, and control tokens that are known to end a turn. The result has passed Validate().
+// Reads the metadata under `general.architecture` (README.md lists architectures and keys) and the
+// names and shapes of `tensors`: these give the size of the vocabulary, whether the LM head is the
+// embedding, and which linear maps have biases. `rope_factors` are the elements of the tensor
+// kRopeFactors, or empty. The end-of-sequence ids are the ids that the tokenizer's metadata names,
+// and control tokens that are known to end a turn. The result has passed Validate().
 //
 // INVALID_ARGUMENT, naming key or tensor, value and limit, for a missing or invalid one;
 // UNIMPLEMENTED for an unsupported architecture, with the supported ones, and for keys that would

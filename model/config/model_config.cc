@@ -36,7 +36,7 @@ absl::Status CheckDimensions(const ModelConfig& config) {
 }
 
 // The comparisons are written so that NaN fails. The limits of numbers that are no dimensions are
-// far from any sensible value, and such that nothing computed from them overflows a float.
+// far from any sensible value, and prevent overflow of a float in all computations with them.
 
 absl::Status CheckWithin(const char* name, double value, double low, double high) {
   if (value >= low && value <= high) return absl::OkStatus();

@@ -1,4 +1,4 @@
-// The hyper-parameters of a decoder-only transformer, of every family, as one plain struct.
+// The hyper-parameters of a decoder-only transformer, for all families, as one plain struct.
 #ifndef TLM_MODEL_CONFIG_MODEL_CONFIG_H_
 #define TLM_MODEL_CONFIG_MODEL_CONFIG_H_
 
@@ -24,7 +24,7 @@ enum class RopeLayout {
   kInterleaved,  // (2i, 2i + 1)
   kHalf,         // (i, i + head_dim / 2)
 };
-// The feed-forward network; all but kSwiGlu have no gate.
+// The feed-forward network; only kSwiGlu has a gate.
 enum class FfnKind {
   kSwiGlu,    // down(silu(gate x) * up x)
   kSilu,      // down(silu(up x))
@@ -33,9 +33,10 @@ enum class FfnKind {
   kGelu,      // down(gelu(up x)), gelu(a) = a * Phi(a)
 };
 
-// How the checkpoint's tensors are named and laid out; see model/weights/name_map.h. kGpt2 stores
-// the matrices of the layers [inputs, outputs], with query, key and value in one. kGguf has the
-// names of GGUF files; kGgufGpt2 too, with query, key and value in one, [outputs, inputs].
+// The names and layout of the checkpoint's tensors; see model/weights/name_map.h. kGpt2 stores the
+// matrices of the layers [inputs, outputs], with query, key and value in one. kGguf and kGgufGpt2
+// have the names of GGUF files; kGgufGpt2 stores query, key and value in one matrix [outputs,
+// inputs].
 enum class TensorNaming { kCs336, kQwen3Mha, kHuggingFace, kGpt2, kGguf, kGgufGpt2 };
 
 // Scaling of the frequencies of rotary positions; fields that the kind does not use keep their
@@ -56,7 +57,8 @@ struct RopeScaling {
   bool operator==(const RopeScaling&) const = default;
 };
 
-// How matrices of a checkpoint are quantised; see model/weights/quantised_matrix.h for the tensors.
+// The quantisation of matrices of a checkpoint; see model/weights/quantised_matrix.h for the
+// tensors.
 struct QuantisationScheme {
   enum class Format {
     kAwq,            // AutoAWQ's "gemm"
@@ -68,16 +70,16 @@ struct QuantisationScheme {
   };
   Format format = Format::kAwq;
   int bits = 4;                 // 4 or 8; kIntQuantised stores bytes in either case
-  int64_t group_size = 0;       // inputs that share a scale, a multiple of 32; 0: all of a row
-  bool symmetric = false;       // without tensors of zeros all are 2^(bits - 1)
+  int64_t group_size = 0;       // inputs that share a scale, a multiple of 32; 0: the whole row
+  bool symmetric = false;       // without tensors of zeros, every zero is 2^(bits - 1)
   bool zeros_less_one = false;  // kGptq: "gptq" stores zeros minus one
-  bool act_order = false;       // which inputs share a scale is in a tensor
-  int64_t group_outputs = 1;    // outputs that share a scale, of floats of 8 bits; 0: all
+  bool act_order = false;       // a tensor says which inputs share a scale
+  int64_t group_outputs = 1;    // outputs that share a scale, for 8-bit floats; 0: all
 
   bool operator==(const QuantisationScheme&) const = default;
 };
 
-// Which linear maps add a bias. The LM head never does.
+// The linear maps that add a bias. The LM head never does.
 struct LinearBiases {
   bool qkv = false;
   bool attention_output = false;
@@ -95,8 +97,8 @@ struct ModelConfig {
   std::string model_type;    // as in config.json: "cs336", "llama", "gpt2"
   std::string architecture;  // for display: "Qwen3ForCausalLM"
   TensorNaming naming = TensorNaming::kHuggingFace;
-  // The type that config.json names for the weights: "float32" (for float64 and without one, too),
-  // "bfloat16" or "float16". Loaded weights have that of their files.
+  // The type that config.json names for the weights: "bfloat16", "float16", or otherwise "float32"
+  // (also for float64 and without a type). Loaded weights have the type of their files.
   std::string weights_dtype = "float32";
 
   int64_t vocab_size = 0;
@@ -111,21 +113,21 @@ struct ModelConfig {
   NormKind norm_kind = NormKind::kRms;
   double norm_eps = 1e-5;
   NormEps norm_eps_placement = NormEps::kInsideRoot;
-  std::optional<double> rope_theta;  // none: no rotary positions
+  std::optional<double> rope_theta;  // nullopt: no rotary positions
   RopeLayout rope_layout = RopeLayout::kHalf;
   std::optional<RopeScaling> rope_scaling;
   bool learned_positions = false;  // a table [context_length, d_model] added to the embeddings
   bool qk_norm = false;            // RMSNorm over head_dim of every query and key head, before RoPE
-  // Positions that a token attends to, including itself; none: all before it. `full_attention`, if
-  // not empty, has for each layer whether it ignores the window.
+  // Positions that a token attends to, including itself; nullopt: all before it. `full_attention`,
+  // if not empty, says for each layer whether it ignores the window.
   std::optional<int64_t> sliding_window;
   std::vector<bool> full_attention;
   FfnKind ffn_kind = FfnKind::kSwiGlu;
-  FfnNames ffn_names;  // TensorNaming::kCs336 alone
+  FfnNames ffn_names;  // for TensorNaming::kCs336 only
   LinearBiases biases;
   bool tie_word_embeddings = false;  // the LM head is the embedding matrix
-  // Those of the checkpoint's quantised matrices, which tell by their tensors which of these theirs
-  // is. TensorNaming::kHuggingFace alone.
+  // The schemes of the checkpoint's quantised matrices; the tensors of a matrix show which of them
+  // it has. For TensorNaming::kHuggingFace only.
   std::vector<QuantisationScheme> quantisation;
 
   // Token ids that end a sequence, in the order the files name them; may be empty.
@@ -133,13 +135,14 @@ struct ModelConfig {
   std::optional<int64_t> bos_token_id;
 
   bool gated_ffn() const { return ffn_kind == FfnKind::kSwiGlu; }
-  // Positions that a token of this layer attends to, including itself; 0 = all before it.
+  // Returns the positions that a token of this layer attends to, including itself; 0 means all
+  // before it.
   int64_t WindowOf(int64_t layer) const {
     const bool full = !full_attention.empty() && full_attention[static_cast<size_t>(layer)];
     return full ? 0 : sliding_window.value_or(0);
   }
 
-  // Rows of the fused query, key and value projection.
+  // Rows of the query and of the key or value part in the fused projection.
   int64_t q_size() const { return num_heads * head_dim; }
   int64_t kv_size() const { return num_kv_heads * head_dim; }
 };
@@ -157,8 +160,8 @@ struct ConfigLimits {
   static constexpr int64_t kEosTokens = 1024;
 };
 
-// The only check: OK if the program can run this configuration.
-// INVALID_ARGUMENT names the field, its value and the limit.
+// Checks everything: OK if the program can run this configuration. INVALID_ARGUMENT names the
+// field, its value and the limit.
 absl::Status Validate(const ModelConfig& config);
 
 }  // namespace tlm

@@ -10,7 +10,7 @@
 namespace tlm {
 namespace {
 
-// What the models of a family share.
+// The fields that the models of a family share.
 constexpr char kGpt2[] = R"({
   "model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "activation_function": "gelu_new",
   "layer_norm_epsilon": 1e-05, "n_ctx": 1024, "n_positions": 1024, "vocab_size": 50257,
@@ -52,7 +52,7 @@ constexpr char kCs336[] = R"({
 struct Row {
   const char* name;
   const char* family;
-  const char* own;  // what the model adds to its family or has otherwise
+  const char* own;  // fields that the model adds to its family's or overrides
 };
 
 constexpr Row kRows[] = {

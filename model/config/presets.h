@@ -10,14 +10,14 @@
 
 namespace tlm {
 
-// The names for display: families together, by size.
+// The names in display order: families together, by size.
 const std::vector<std::string>& PresetNames();
 
-// The text of the preset's config.json, for ParseModelConfig: architecture, special tokens and
-// `torch_dtype` of the published file. "cs336-tinystories" is the size that the CS336 course trains
-// on TinyStories, "cs336-small" to "cs336-2.7b" are those it profiles, all with its vocabulary of
-// 10,000 and its longest context, 1,024 tokens. INVALID_ARGUMENT for an unknown name lists the
-// presets, in one line.
+// Returns the text of the preset's config.json, for ParseModelConfig: architecture, special tokens
+// and `torch_dtype` of the published file. "cs336-tinystories" is the size that the CS336 course
+// trains on TinyStories, "cs336-small" to "cs336-2.7b" are the sizes that it profiles, all with its
+// vocabulary of 10,000 and its longest context, 1,024 tokens. INVALID_ARGUMENT for an unknown name
+// lists the presets, in one line.
 absl::StatusOr<std::string> PresetConfig(std::string_view name);
 
 }  // namespace tlm

@@ -19,13 +19,13 @@ using Format = QuantisationScheme::Format;
 constexpr size_t kMaxSchemes = 16;
 constexpr int64_t kGroupUnit = 32;
 
-// Older files of compressed-tensors have the second name.
+// Finds a member by either name; older files of compressed-tensors have the second one.
 absl::StatusOr<std::optional<JsonFields>> Find(const JsonFields& fields) {
   return fields.Object(fields.Has("quantization_config") ? "quantization_config"
                                                          : "compression_config");
 }
 
-// The key's word in lower case, which must be one of `words`.
+// Returns the key's word in lower case, which must be one of `words`.
 absl::StatusOr<std::string> ReadWord(const JsonFields& fields, const std::string& key,
                                      const std::string& otherwise,
                                      std::initializer_list<const char*> words) {
@@ -48,7 +48,7 @@ absl::Status RequireFalse(const JsonFields& fields, const std::string& key) {
   return Unimplemented("{} is true, only false is supported", fields.Name(key));
 }
 
-// Absent, null or empty.
+// Requires the member to be absent, null or empty.
 absl::Status RequireNone(const JsonFields& fields, const std::string& key) {
   const nlohmann::json* const value = fields.Find(key);
   if (value == nullptr || (value->is_structured() && value->empty())) return absl::OkStatus();
@@ -62,7 +62,7 @@ absl::StatusOr<int> ReadBits(const JsonFields& fields, const std::string& key, b
   return Unimplemented("{} is {}, supported: {}", fields.Name(key), *bits, takes_8 ? "4, 8" : "4");
 }
 
-// -1 in the file is 0 here: the whole row.
+// Converts -1 in the file to 0: the whole row.
 absl::StatusOr<int64_t> ReadGroupSize(const JsonFields& fields, const std::string& key,
                                       int64_t otherwise) {
   TLM_ASSIGN_OR_RETURN(const std::optional<int64_t> given, fields.Integer(key));
@@ -92,8 +92,8 @@ absl::StatusOr<QuantisationScheme> ReadAwq(const JsonFields& fields) {
   return scheme;
 }
 
-// GPTQModel's settings for single modules, by regular expressions: those that begin with "-:" name
-// modules that are not quantised.
+// Refuses GPTQModel's settings for single modules, which are regular expressions; an expression
+// that begins with "-:" names modules that are not quantised.
 absl::Status RefuseOverrides(const JsonFields& fields) {
   TLM_ASSIGN_OR_RETURN(const std::optional<JsonFields> dynamic, fields.Object("dynamic"));
   if (!dynamic.has_value()) return absl::OkStatus();
@@ -117,14 +117,14 @@ absl::StatusOr<QuantisationScheme> ReadGptq(const JsonFields& fields) {
   TLM_ASSIGN_OR_RETURN(scheme.bits, ReadBits(fields, "bits", true));
   TLM_ASSIGN_OR_RETURN(scheme.group_size, ReadGroupSize(fields, "group_size", 128));
   TLM_ASSIGN_OR_RETURN(scheme.symmetric, fields.Bool("sym", true));
-  // With static groups inputs share scales in their own order.
+  // With static groups, inputs share scales in their own order.
   TLM_ASSIGN_OR_RETURN(const bool act_order, fields.Bool("desc_act", false));
   TLM_ASSIGN_OR_RETURN(const bool static_groups, fields.Bool("static_groups", false));
   scheme.act_order = act_order && !static_groups && scheme.group_size > 0;
   return scheme;
 }
 
-// Two numbers: the outputs and the inputs that share a scale.
+// Reads two numbers: the outputs and the inputs that share a scale.
 absl::Status ReadBlockSize(const JsonFields& fields, const std::string& key,
                            QuantisationScheme* scheme) {
   TLM_ASSIGN_OR_RETURN(const auto given, fields.Integers(key, 2));
@@ -148,7 +148,7 @@ absl::Status ReadBlockSize(const JsonFields& fields, const std::string& key,
   return absl::OkStatus();
 }
 
-// Scales for activations are not used: these stay as they are.
+// Ignores scales for activations, which are not quantised.
 absl::StatusOr<QuantisationScheme> ReadFp8(const JsonFields& fields) {
   QuantisationScheme scheme{.format = Format::kFloat8, .bits = 8, .symmetric = true};
   TLM_RETURN_IF_ERROR(ReadWord(fields, "fmt", "e4m3", {"e4m3", "float8_e4m3fn"}).status());
@@ -165,7 +165,7 @@ absl::StatusOr<QuantisationScheme> ReadFp8(const JsonFields& fields) {
   return scheme;
 }
 
-// Of floats.
+// Reads the scheme of float weights.
 absl::StatusOr<QuantisationScheme> ReadFloatWeights(const JsonFields& weights) {
   QuantisationScheme scheme{.format = Format::kFloat8, .bits = 8, .symmetric = true};
   TLM_ASSIGN_OR_RETURN(const std::optional<int64_t> bits, weights.Integer("num_bits"));
@@ -189,7 +189,7 @@ absl::StatusOr<QuantisationScheme> ReadFloatWeights(const JsonFields& weights) {
   return scheme;
 }
 
-// Without `strategy` the group size tells it.
+// Returns the group size, 0 for a whole row. It also implies a missing `strategy`.
 absl::StatusOr<int64_t> ReadStrategy(const JsonFields& weights) {
   TLM_ASSIGN_OR_RETURN(const int64_t group_size, ReadGroupSize(weights, "group_size", -1));
   TLM_ASSIGN_OR_RETURN(
@@ -201,7 +201,7 @@ absl::StatusOr<int64_t> ReadStrategy(const JsonFields& weights) {
                          weights.Name("strategy"));
 }
 
-// True for an order that the tensors have, false for one that mattered to the quantiser alone.
+// True if the order is in tensors; false if it mattered only to the quantiser.
 absl::StatusOr<bool> ReadActOrder(const JsonFields& weights) {
   const nlohmann::json* const value = weights.Find("actorder");
   if (value != nullptr && value->is_boolean()) return value->get<bool>();
@@ -210,8 +210,9 @@ absl::StatusOr<bool> ReadActOrder(const JsonFields& weights) {
   return order == "group" || order == "dynamic";
 }
 
-// Activations are quantised in this program's own way instead, which stands for those in 8 bits
-// that need no tensors; beside floats of 8 bits they are not quantised.
+// Checks that the activations' scheme needs no tensors of its own. With integer weights, this
+// program quantises activations to 8 bits in its own way instead; with 8-bit float weights it does
+// not quantise them.
 absl::Status CheckActivations(const JsonFields& group, bool floats) {
   TLM_RETURN_IF_ERROR(RequireNone(group, "output_activations"));
   TLM_ASSIGN_OR_RETURN(const std::optional<JsonFields> inputs, group.Object("input_activations"));

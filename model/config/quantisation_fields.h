@@ -1,4 +1,4 @@
-// `quantization_config` of a config.json: how the checkpoint's matrices are quantised.
+// Reads `quantization_config` of a config.json: the quantisation of the checkpoint's matrices.
 #ifndef TLM_MODEL_CONFIG_QUANTISATION_FIELDS_H_
 #define TLM_MODEL_CONFIG_QUANTISATION_FIELDS_H_
 
@@ -11,9 +11,9 @@
 
 namespace tlm {
 
-// Of the model whose fields these are; none without the key. Which modules stay floats is not read:
-// the tensors tell it. UNIMPLEMENTED, naming key, value and what is supported, for other methods
-// than awq, gptq, fp8 and compressed-tensors, and for whatever of these is not supported;
+// Reads the schemes of a model's fields; empty without the key. Does not read which modules stay
+// floats: the tensors show it. UNIMPLEMENTED, naming key, value and the supported ones, for other
+// methods than awq, gptq, fp8 and compressed-tensors, and for unsupported variants of these;
 // INVALID_ARGUMENT for values that are not allowed.
 absl::StatusOr<std::vector<QuantisationScheme>> ReadQuantisation(const JsonFields& fields);
 

@@ -34,7 +34,7 @@ absl::StatusOr<double> Required(const JsonFields& fields, const char* key) {
   return *value;
 }
 
-// The context the model was first trained for; a key outside the object takes precedence.
+// Returns the context of the original training; a key outside the object takes precedence.
 absl::StatusOr<int64_t> OriginalContext(const JsonFields& outer, const JsonFields& rope,
                                         int64_t context_length) {
   constexpr char kKey[] = "original_max_position_embeddings";
@@ -51,7 +51,7 @@ absl::Status ReadLlama3(const JsonFields& rope, RopeScaling* scaling) {
   return absl::OkStatus();
 }
 
-// YaRN's temperature (Peng et al. 2023, section 3.4), to which DeepSeek's weights add.
+// Returns YaRN's temperature (Peng et al. 2023, section 3.4), with the weight that DeepSeek adds.
 double YarnMagnitude(double factor, double weight) {
   return factor <= 1 ? 1.0 : 0.1 * weight * std::log(factor) + 1.0;
 }
@@ -92,7 +92,7 @@ absl::StatusOr<std::string> ReadType(const JsonFields& rope) {
   return type.value_or("default");
 }
 
-// One of the two objects, or of those inside it. `outer` is the whole configuration.
+// Reads one of the two objects, or of the objects inside it. `outer` is the whole configuration.
 absl::StatusOr<RopeFields> ReadObject(const JsonFields& outer, const JsonFields& rope,
                                       int64_t context_length) {
   TLM_RETURN_IF_ERROR(RefusePartialRotation(rope));

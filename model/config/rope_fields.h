@@ -1,4 +1,4 @@
-// Rotary positions in Hugging Face configurations.
+// Reads rotary positions in Hugging Face configurations.
 #ifndef TLM_MODEL_CONFIG_ROPE_FIELDS_H_
 #define TLM_MODEL_CONFIG_ROPE_FIELDS_H_
 
@@ -13,7 +13,7 @@
 namespace tlm {
 
 struct RopeFields {
-  std::optional<double> theta;  // none: absent from the file
+  std::optional<double> theta;  // nullopt: absent from the file
   std::optional<RopeScaling> scaling;
 
   bool operator==(const RopeFields&) const = default;
@@ -21,10 +21,10 @@ struct RopeFields {
 
 // Reads `rope_theta` and `rope_scaling`, or both in `rope_parameters` (newer files); rope_scaling
 // takes precedence over rope_parameters, and a theta inside the object over the one outside. The
-// object may name its kind `rope_type` or `type`, and may have one such object per type of layer,
-// if these are equal. `context_length` is that of the model. INVALID_ARGUMENT for a missing field
-// or a wrong type (Validate() checks ranges); UNIMPLEMENTED for unsupported scaling, for rotating a
-// part of each head, and for layers that differ; all name the key.
+// object may name its kind `rope_type` or `type`, and may hold one such object per type of layer if
+// these are equal. `context_length` is the model's. INVALID_ARGUMENT for a missing field or a wrong
+// type (Validate() checks ranges); UNIMPLEMENTED for unsupported scaling, for rotating a part of
+// each head, and for layers that differ; all name the key.
 absl::StatusOr<RopeFields> ReadRope(const JsonFields& fields, int64_t context_length);
 
 // The keys that ReadRope reads outside and inside the two objects.

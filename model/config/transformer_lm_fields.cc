@@ -85,7 +85,7 @@ absl::Status ReadNorm(ConfigFields& fields, const FieldDefaults& defaults, Model
   return absl::OkStatus();
 }
 
-// `positions` combines `rope_layout` and `learned_positions`; if both are there they must agree. A
+// `positions` combines `rope_layout` and `learned_positions`; if both are given they must agree. A
 // rope_theta alone does not turn rotary positions on.
 absl::Status CheckPositions(ConfigFields& fields, std::optional<Positions> positions,
                             std::optional<bool> rotary, std::optional<bool> learned) {
@@ -139,7 +139,7 @@ absl::Status ReadWindow(ConfigFields& fields, ModelConfig* config) {
   return SetSlidingWindow(window, std::move(full).value_or(std::vector<bool>()), config);
 }
 
-// A boolean for all of them, or an object with one for each kind.
+// Reads one boolean for all maps, or an object with one for each kind.
 absl::Status ReadAllBiases(ConfigFields& fields, LinearBiases* biases) {
   const std::string key = fields.Key({"bias", "biases"});
   if (!fields.json().IsObject(key)) {
@@ -158,7 +158,7 @@ absl::Status ReadAllBiases(ConfigFields& fields, LinearBiases* biases) {
   return inner.RefuseUnknown();
 }
 
-// From the general key to the specific ones, which take precedence.
+// Reads the general key first, then the specific ones, which take precedence.
 absl::Status ReadBiases(ConfigFields& fields, ModelConfig* config) {
   LinearBiases& biases = config->biases;
   TLM_RETURN_IF_ERROR(ReadAllBiases(fields, &biases));
@@ -192,7 +192,7 @@ struct Part {
   int* place;
 };
 
-// Each part gets the name the file gives it, or its preferred one, or the one that is left.
+// Gives each part the name from the file, or its preferred name, or the one that is left.
 absl::Status NameParts(Part (&parts)[3]) {
   bool taken[4] = {};
   for (Part& part : parts) {
@@ -216,7 +216,7 @@ absl::Status NameParts(Part (&parts)[3]) {
   return absl::OkStatus();
 }
 
-// The kind of the feed-forward network, and which of the matrices w1, w2 and w3 is which;
+// Reads the kind of the feed-forward network, and the roles of the matrices w1, w2 and w3;
 // config->naming must be set.
 absl::Status ReadFfn(ConfigFields& fields, ModelConfig* config) {
   TLM_ASSIGN_OR_RETURN(const std::optional<FfnKind> kind, fields.Word({"ffn_type"}, kKinds));

@@ -1,4 +1,4 @@
-// The config fields of `transformer_lm`; README.md lists them all.
+// Reads the config fields of `transformer_lm`; README.md lists them all.
 #ifndef TLM_MODEL_CONFIG_TRANSFORMER_LM_FIELDS_H_
 #define TLM_MODEL_CONFIG_TRANSFORMER_LM_FIELDS_H_
 
@@ -13,10 +13,10 @@ namespace tlm {
 
 // Defaults that differ between families.
 struct FieldDefaults {
-  std::optional<int64_t> context_length;  // none: required
+  std::optional<int64_t> context_length;  // nullopt: the field is required
   double norm_eps = 1e-5;
   bool qk_norm = false;
-  std::optional<double> rope_theta;  // none: rotary positions only if the file has them
+  std::optional<double> rope_theta;  // nullopt: rotary positions only if the file has them
   RopeLayout rope_layout = RopeLayout::kInterleaved;
 };
 

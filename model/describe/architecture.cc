@@ -147,7 +147,7 @@ void FillArchitecture(const ModelConfig& config, v1::ArchitectureInfo& architect
 void FillParameters(const ModelConfig& config, uint64_t stored, v1::ParameterCounts& parameters) {
   const ParameterCounts counts = CountParameters(config);
   parameters.set_total(counts.total);
-  // Quantised matrices have several tensors, whose elements are none of the parameters.
+  // Quantised matrices have several tensors, and their elements are no parameters.
   const bool is_known = stored > 0 && config.quantisation.empty();
   parameters.set_stored(is_known ? stored : counts.total);
   parameters.set_embedding(counts.embedding);

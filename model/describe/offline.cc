@@ -41,13 +41,13 @@ absl::StatusOr<OfflineModel> FromFile(const std::filesystem::path& path) {
   return model;
 }
 
-// As a server would hold it.
+// Returns the type in which a server would hold it.
 DType LoadedDType(DType stored) {
   if (IsBlockQuantised(stored) && !IsIntegerBlocks(stored)) return DequantisedType(stored);
   return stored == DType::kF64 ? DType::kF32 : stored;
 }
 
-// Whether a server loads the tensor: no known buffer and no copy of a tied embedding.
+// True if a server loads the tensor: it is neither a known buffer nor a copy of a tied embedding.
 bool IsLoaded(const ModelConfig& config, const std::string& name, const Shape& shape) {
   if (IsKnownBuffer(name, shape.rank())) return false;
   return !config.tie_word_embeddings || name != TensorName(config.naming, TensorRole::kLmHead, -1);
@@ -57,7 +57,7 @@ const std::map<std::string, std::pair<DType, Shape>>& HeldTensors(const OfflineM
   return model.quantised.empty() ? model.tensors : model.quantised;
 }
 
-// The type of the products' matrices; `own` without any.
+// Returns the type of the products' matrices; `own` without any.
 DType MatrixType(const OfflineModel& model, DType own) {
   const std::string positions = TensorName(model.config.naming, TensorRole::kPositionEmbedding, -1);
   std::optional<DType> common;
@@ -72,7 +72,7 @@ DType MatrixType(const OfflineModel& model, DType own) {
   return differ ? DType::kF32 : common.value_or(own);
 }
 
-// The tensors of the model's checkpoint, if it has one.
+// Reads the tensors of the model's checkpoint, if it has one.
 absl::Status ReadTensors(const std::string& path, OfflineModel* model) {
   const absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open(path);
   if (absl::IsNotFound(checkpoint.status())) return absl::OkStatus();
@@ -108,7 +108,7 @@ void AddTensors(const OfflineModel& model, v1::ParameterCounts& parameters) {
   }
 }
 
-// Elements of the checkpoint's parameters; 0 without one.
+// Returns the elements of the checkpoint's parameters; 0 without a checkpoint.
 uint64_t StoredElements(const OfflineModel& model) {
   uint64_t stored = 0;
   for (const auto& [name, tensor] : model.tensors) {
@@ -118,7 +118,7 @@ uint64_t StoredElements(const OfflineModel& model) {
   return stored;
 }
 
-// Bytes of the weights by type: of the checkpoint, or of the configuration.
+// Returns the bytes of the weights by type, from the checkpoint or else from the configuration.
 std::map<DType, uint64_t> BytesByType(const OfflineModel& model) {
   std::map<DType, uint64_t> bytes;
   const auto add = [&bytes](DType dtype, const Shape& shape) {
@@ -135,7 +135,7 @@ std::map<DType, uint64_t> BytesByType(const OfflineModel& model) {
   return bytes;
 }
 
-// The largest first.
+// Adds the largest weights first.
 void FillMemory(const OfflineModel& model, v1::MemoryInfo& memory) {
   const std::map<DType, uint64_t> by_type = BytesByType(model);
   std::vector<std::pair<DType, uint64_t>> sorted(by_type.begin(), by_type.end());

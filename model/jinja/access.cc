@@ -22,7 +22,7 @@ Value NoAttribute(Heap* heap, const Value& object, std::string_view name) {
   return heap->MakeUndefined(fmt::format("'{}' has no attribute {}", shown, Quoted(name)));
 }
 
-// Python's getattr: nullopt where it raises AttributeError.
+// Evaluates Python's getattr; nullopt where it raises AttributeError.
 absl::StatusOr<std::optional<Value>> FindAttribute(Heap* heap, const Value& object,
                                                    std::string_view name) {
   if (const auto* space = std::get_if<Namespace*>(&object)) {
@@ -46,7 +46,7 @@ absl::StatusOr<std::optional<int64_t>> SliceBound(const Value& bound) {
   return InvalidArgument("slice indices must be integers or None, not {}", TypeName(bound));
 }
 
-// Which items of a sequence a slice takes: `count` of them from `start` on.
+// The items of a sequence that a slice takes: `count` items from `start` on, each `step` apart.
 struct SliceIndices {
   int64_t start;
   int64_t step;
@@ -69,7 +69,7 @@ absl::StatusOr<SliceIndices> ResolveSlice(const SliceBounds& bounds, int64_t len
   const int64_t last = clamp(stop, step < 0 ? -1 : length);
   const int64_t distance = step < 0 ? first - last : last - first;
   if (distance <= 0) return SliceIndices{first, step, 0};
-  // No item lies further than `length` away, so longer steps are all alike.
+  // Every item is at most `length` away, so all longer steps are alike.
   const int64_t stride =
       std::clamp(step, -std::max(length, int64_t{1}), std::max(length, int64_t{1}));
   return SliceIndices{first, stride, (distance - 1) / std::abs(stride) + 1};
@@ -94,7 +94,7 @@ absl::StatusOr<Value> SliceOfItems(Heap* heap, const Sequence& all, const SliceI
   return heap->MakeSequence(std::move(items), all.is_tuple);
 }
 
-// Python's object[key]: nullopt where it raises LookupError or TypeError.
+// Evaluates Python's object[key]; nullopt where it raises LookupError or TypeError.
 absl::StatusOr<std::optional<Value>> FindItem(Heap* heap, const Value& object, const Value& key) {
   if (const auto* dict = std::get_if<const Dict*>(&object)) {
     if (!CheckHashable(key).ok()) return std::nullopt;

@@ -1,4 +1,4 @@
-// What templates reach with a dot, an index or a slice. Only data and the methods of this
+// Access by a dot, an index or a slice. Templates reach only data and the methods of this
 // interpreter: there is no way from a value to the program.
 #ifndef TLM_MODEL_JINJA_ACCESS_H_
 #define TLM_MODEL_JINJA_ACCESS_H_
@@ -11,17 +11,19 @@
 
 namespace tlm::jinja {
 
-// object.name: a method or attribute, else the member of that name, else undefined.
-// INVALID_ARGUMENT when `object` is itself undefined.
+// Evaluates object.name: a method or attribute, otherwise the member of that name, otherwise
+// undefined. INVALID_ARGUMENT when `object` is itself undefined.
 absl::StatusOr<Value> GetAttribute(Heap* heap, const Value& object, std::string_view name);
 
-// object[key]: the member or item, else the attribute or method of that name, else undefined.
+// Evaluates object[key]: the member or item, otherwise the attribute or method of that name,
+// otherwise undefined.
 absl::StatusOr<Value> GetItem(Heap* heap, const Value& object, const Value& key);
 
-// The attribute that filters sort, map and select by: "a", "a.b", "a.0" or an index. None: `value`.
+// Returns the attribute that the filters sort, map and select use: "a", "a.b", "a.0" or an index.
+// For the path None it is `value`.
 absl::StatusOr<Value> GetPath(Heap* heap, Value value, const Value& path);
 
-// object[start:stop:step] of text, list or tuple; None stands for a bound left out.
+// Evaluates object[start:stop:step] of a text, list or tuple; an omitted bound is None.
 struct SliceBounds {
   Value start = None{};
   Value stop = None{};

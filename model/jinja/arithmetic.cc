@@ -1,4 +1,4 @@
-// The arithmetic of operators.h.
+// Implements the arithmetic of operators.h.
 #include <limits>
 #include <string>
 #include <utility>
@@ -13,7 +13,7 @@ absl::Status IntegerOverflow() {
   return InvalidArgument("integer overflow: integers have at most 64 bits");
 }
 
-// int and float; bool counts as int.
+// Returns the value of an int or float; bool counts as int.
 std::optional<double> AsDouble(const Value& value) {
   if (const auto* real = std::get_if<double>(&value)) return *real;
   const std::optional<int64_t> integer = AsInteger(value);
@@ -56,7 +56,7 @@ absl::StatusOr<Value> ApplyToDoubles(BinaryOp op, double left, double right) {
   }
 }
 
-// markupsafe.escape: & < > ' " as entities.
+// Works like markupsafe.escape: & < > ' " become entities.
 std::string EscapeHtml(std::string_view text) {
   constexpr std::string_view kEscaped = "&<>'\"";
   constexpr std::string_view kEntities[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};

@@ -1,4 +1,4 @@
-// The syntax tree of a template: what the parser makes and the interpreter walks. Immutable.
+// The syntax tree of a template: the parser builds it and the interpreter walks it. Immutable.
 #ifndef TLM_MODEL_JINJA_AST_H_
 #define TLM_MODEL_JINJA_AST_H_
 
@@ -31,28 +31,28 @@ struct Expression {
     kBinary,         // part op part
     kConcatenation,  // part ~ part ~ part ...
     kComparison,     // part op part op part ...
-    kConditional,    // part if part else part; the last is null where it is left out
+    kConditional,    // part if part else part; the last is null if omitted
     kAttribute,      // part.name
     kItem,           // part[part]
-    kSlice,          // part[part:part:part]; null where left out
+    kSlice,          // part[part:part:part]; null if omitted
     kCall,           // part(arguments ...)
     kFilter,         // part|name(arguments ...)
     kTest,           // part is name(arguments ...)
   };
   Kind kind;
   int line;
-  int depth = 0;  // 1 + that of the deepest part; at most kMaxNesting
+  int depth = 0;  // 1 + the depth of the deepest part; at most kMaxNesting
   Value value = None{};
   std::string name = {};
   BinaryOp op = BinaryOp::kAdd;
   std::vector<CompareOp> comparisons = {};
   std::vector<ExpressionPtr> parts = {};
-  // Of the arguments, which are the parts behind the first: what name=value names; empty where they
-  // go by their place.
+  // The arguments are the parts after the first; this holds the name of each name=value, empty for
+  // positional ones.
   std::vector<std::string> argument_names = {};
 };
 
-// What is assigned to: name, namespace.attribute, or a tuple of targets.
+// The left side of an assignment: name, namespace.attribute, or a tuple of targets.
 struct Target {
   std::string name;
   std::string attribute;  // empty: the name itself
@@ -92,7 +92,7 @@ struct BlockAssignment {
 };
 struct MacroDefinition {
   std::string name;
-  std::vector<std::pair<std::string, ExpressionPtr>> parameters;  // with defaults, null: none
+  std::vector<std::pair<std::string, ExpressionPtr>> parameters;  // with defaults; null: no default
   Block body;
 };
 // {% call(parameters) function(arguments) %}body{% endcall %}
@@ -107,7 +107,7 @@ struct FilterBlock {
 };
 inline constexpr char kFilteredBody[] = "body of the filter block";  // no name a template can have
 
-// {% generation %}: marks what the assistant says; here only a scope of its own.
+// {% generation %} marks the assistant's text; here it only opens a scope.
 struct Generation {
   Block body;
 };

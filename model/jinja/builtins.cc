@@ -92,7 +92,7 @@ constexpr std::string_view kUnsupportedMethods[] = {
     "partition",   "removeprefix", "removesuffix", "rfind",        "rindex",    "rjust",
     "rpartition",  "rsplit",       "splitlines",   "swapcase",     "translate", "zfill"};
 
-// Null where none has the name.
+// Returns null if no builtin has the name.
 const Builtin* FindBuiltin(std::span<const Builtin> builtins, std::string_view name) {
   const auto found = std::find_if(builtins.begin(), builtins.end(),
                                   [&](const Builtin& builtin) { return builtin.name == name; });
@@ -109,7 +109,7 @@ class BoundMethod final : public Callable {
   BoundMethod(Heap* heap, Value self, const Builtin* method)
       : heap_(heap), self_(std::move(self)), method_(method) {}
   absl::StatusOr<Value> Call(Arguments arguments) const override {
-    // Markup escapes what its methods are given.
+    // Markup escapes the arguments of its methods.
     const auto* const text = std::get_if<TextPtr>(&self_);
     if (text != nullptr && (*text)->markup) {
       return Unimplemented("{}() on the result of 'safe' is not supported", method_->name);

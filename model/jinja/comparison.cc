@@ -1,4 +1,5 @@
-// The comparisons of operators.h, and what rests on them: members of dicts, sorting.
+// Implements the comparisons of operators.h, and operations based on them: members of dicts,
+// sorting.
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -10,7 +11,8 @@
 namespace tlm::jinja {
 namespace {
 
-// bool, int and float compare as numbers, exactly: a long double holds every int64 and double.
+// Converts bool, int and float, which compare exactly as numbers: a long double holds every int64
+// and double.
 std::optional<long double> AsNumber(const Value& value) {
   if (const auto* real = std::get_if<double>(&value)) return *real;
   const std::optional<int64_t> integer = AsInteger(value);
@@ -50,7 +52,7 @@ absl::StatusOr<std::partial_ordering> Order(Heap* heap, CompareOp op, const Valu
   if (left_number && right_number) return *left_number <=> *right_number;
   if (Is<TextPtr>(left) && Is<TextPtr>(right)) {
     TLM_RETURN_IF_ERROR(heap->WorkOn(left));
-    // UTF-8 keeps the order.
+    // The order of UTF-8 bytes is the order of code points.
     return std::get<TextPtr>(left)->bytes <=> std::get<TextPtr>(right)->bytes;
   }
   if (AsSequence(left) != nullptr && AsSequence(right) != nullptr) {
@@ -83,7 +85,7 @@ absl::StatusOr<bool> Contains(Heap* heap, const Value& container, const Value& i
   return false;
 }
 
-// What is equal needs no order.
+// Equal values need no order.
 absl::StatusOr<bool> IsBefore(Heap* heap, const Value& left, const Value& right) {
   TLM_ASSIGN_OR_RETURN(const bool equal, IsEqual(heap, left, right));
   return equal ? absl::StatusOr<bool>(false) : Compare(heap, CompareOp::kLess, left, right);
@@ -111,7 +113,7 @@ absl::StatusOr<bool> IsEqual(Heap* heap, const Value& left, const Value& right) 
     return AreMembersEqual(heap, **dict, *std::get<const Dict*>(right));
   }
   if (Is<Undefined>(left) || Is<None>(left)) return true;
-  // The other types are objects, each equal to itself.
+  // The other types are objects; each is equal only to itself.
   return std::visit(
       [&](const auto& value) -> bool {
         if constexpr (std::is_pointer_v<std::decay_t<decltype(value)>>) {

@@ -14,7 +14,7 @@ namespace {
 
 using Kind = Expression::Kind;
 
-// Expressions of one scope.
+// Evaluates expressions of one scope.
 class Evaluator {
  public:
   Evaluator(Heap* heap, const Scope& scope) : heap_(heap), scope_(scope) {}
@@ -47,7 +47,7 @@ class Evaluator {
       default:
         break;
     }
-    // Of the others all parts count, whatever their values.
+    // The other kinds use all parts, regardless of their values.
     TLM_ASSIGN_OR_RETURN(std::vector<Value> values, EvaluateParts(node));
     return Apply(node, std::move(values));
   }
@@ -63,7 +63,7 @@ class Evaluator {
   }
 
  private:
-  // None for a part that is left out.
+  // Evaluates the parts; None for an omitted part.
   absl::StatusOr<std::vector<Value>> EvaluateParts(const Expression& node) {
     std::vector<Value> values;
     values.reserve(node.parts.size());
@@ -119,7 +119,7 @@ class Evaluator {
     return heap_->MakeText(std::move(result));
   }
 
-  // The operation of `node` on the values of its parts.
+  // Applies the operation of `node` to the values of its parts.
   absl::StatusOr<Value> Apply(const Expression& node, std::vector<Value> values) {
     switch (node.kind) {
       case Kind::kList:

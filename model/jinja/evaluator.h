@@ -1,4 +1,4 @@
-// Expressions to values.
+// Evaluates expressions.
 #ifndef TLM_MODEL_JINJA_EVALUATOR_H_
 #define TLM_MODEL_JINJA_EVALUATOR_H_
 
@@ -14,13 +14,13 @@
 
 namespace tlm::jinja {
 
-// The variables that a piece of a template sees. Shared, because a macro keeps the scope it is
-// defined in. Scopes refer to those around them only.
+// The variables that a piece of a template sees. Scopes are shared because a macro keeps the scope
+// of its definition. Scopes refer only to their outer scopes.
 class Scope {
  public:
   explicit Scope(std::shared_ptr<Scope> outer) : outer_(std::move(outer)) {}
 
-  // The value of `name` here or further out; null where there is none.
+  // Returns the value of `name` in this scope or an outer one; null if no scope has it.
   const Value* Find(std::string_view name) const {
     for (const Scope* scope = this; scope != nullptr; scope = scope->outer_.get()) {
       const auto found = scope->variables_.find(name);
@@ -29,7 +29,7 @@ class Scope {
     return nullptr;
   }
 
-  // `name` lives as long as this does.
+  // `name` must live as long as the scope.
   void Set(std::string_view name, Value value) {
     variables_.insert_or_assign(name, std::move(value));
   }
@@ -43,7 +43,8 @@ using ScopePtr = std::shared_ptr<Scope>;
 // INVALID_ARGUMENT where Python or Jinja raise; RESOURCE_EXHAUSTED when a limit is reached.
 absl::StatusOr<Value> Evaluate(Heap* heap, const Scope& scope, const Expression& expression);
 
-// Of kind kCall, with the argument `caller` that {% call %} adds where it is not null.
+// Evaluates an expression of kind kCall, with the argument `caller` that {% call %} adds if it is
+// not null.
 absl::StatusOr<Value> EvaluateCall(Heap* heap, const Scope& scope, const Expression& call,
                                    const Value* caller);
 

@@ -16,7 +16,7 @@ constexpr std::string_view kUnsupportedNames[] = {"cycler", "joiner", "kwargs",
                                                   "lipsum", "self",   "varargs"};
 constexpr std::string_view kUnsupportedOfLoop[] = {"changed", "cycle", "depth", "depth0"};
 
-// `node` with its depth.
+// Makes `node` with its depth.
 absl::StatusOr<ExpressionPtr> Make(Expression node) {
   for (const ExpressionPtr& part : node.parts) {
     if (part != nullptr) node.depth = std::max(node.depth, part->depth);

@@ -1,4 +1,4 @@
-// Expressions: from `a.b[1:]|trim is defined and not c` to the syntax tree.
+// Parses expressions such as `a.b[1:]|trim is defined and not c` into the syntax tree.
 #ifndef TLM_MODEL_JINJA_EXPRESSION_PARSER_H_
 #define TLM_MODEL_JINJA_EXPRESSION_PARSER_H_
 
@@ -11,29 +11,30 @@
 
 namespace tlm::jinja {
 
-// Follows Jinja's own grammar and precedence. INVALID_ARGUMENT for a fault of syntax and for more
-// than kMaxNesting levels, UNIMPLEMENTED for operators, filters, tests, methods and names that are
-// not supported; both name the line.
+// Follows Jinja's own grammar and precedence. INVALID_ARGUMENT for a syntax error and for more than
+// kMaxNesting levels, UNIMPLEMENTED for operators, filters, tests, methods and names that are not
+// supported; both name the line.
 class ExpressionParser {
  public:
-  // `tokens` outlives this.
+  // `tokens` must outlive the parser.
   explicit ExpressionParser(TokenStream* tokens) : tokens_(*tokens) {}
 
   absl::StatusOr<ExpressionPtr> ParseExpression() { return ParseConditional(); }
 
-  // An expression, or a tuple without parentheses. `end_name`: a name that ends the tuple.
+  // Parses an expression, or a tuple without parentheses. A name equal to `end_name` ends the
+  // tuple.
   struct TupleOptions {
     bool with_conditional = true;
-    bool in_parentheses = false;  // where an empty tuple may stand
+    bool in_parentheses = false;  // an empty tuple is allowed
     std::string_view end_name = {};
   };
   absl::StatusOr<ExpressionPtr> ParseTuple(const TupleOptions& options);
   absl::StatusOr<ExpressionPtr> ParseTuple() { return ParseTuple(TupleOptions{}); }
 
-  // name(arguments) of a filter over `value`, from its name on.
+  // Parses name(arguments) of a filter over `value`; the current token is the name.
   absl::StatusOr<ExpressionPtr> ParseFilter(ExpressionPtr value);
 
-  // Where a name stands.
+  // Makes an expression of a name.
   static absl::StatusOr<ExpressionPtr> MakeName(std::string name, int line);
 
  private:
@@ -55,7 +56,7 @@ class ExpressionParser {
   absl::StatusOr<ExpressionPtr> ParseAttribute(ExpressionPtr object);
   absl::StatusOr<ExpressionPtr> ParseSubscript(ExpressionPtr object);
   absl::StatusOr<ExpressionPtr> ParseTest(ExpressionPtr value);
-  // `call`, whose first part it has, with the arguments in parentheses.
+  // Parses the arguments in parentheses into `call`, which already has its first part.
   absl::StatusOr<ExpressionPtr> ParseCall(Expression call);
 
   TokenStream& tokens_;

@@ -33,7 +33,7 @@ class GlobalFunction final : public Callable {
   const Function function_;
 };
 
-// range() as the list of its items.
+// Makes range() as the list of its items.
 absl::StatusOr<Value> MakeRange(Heap* heap, Clock*, Arguments arguments) {
   const size_t given = arguments.positional.size();
   TLM_ASSIGN_OR_RETURN(
@@ -55,7 +55,7 @@ absl::StatusOr<Value> MakeRange(Heap* heap, Clock*, Arguments arguments) {
   return heap->MakeList(std::move(items));
 }
 
-// The members that dict(source, name=value ...) has.
+// Returns the members of dict(source, name=value ...).
 absl::StatusOr<Dict::Members> MakeMembers(Heap* heap, Arguments arguments) {
   Dict::Members members;
   if (arguments.positional.size() > 1) {
@@ -143,7 +143,7 @@ absl::Status CheckNamespaceName(std::string_view name) {
 }
 
 absl::StatusOr<std::string> FormatTime(absl::Time time, const std::string& format) {
-  // What Python knows no time zone for, since the time is a naive one.
+  // The directives %z and %Z are empty in Python because the time is naive.
   std::string pattern;
   for (size_t i = 0; i < format.size(); ++i) {
     if (format[i] != '%' || i + 1 == format.size()) {

@@ -15,16 +15,17 @@
 
 namespace tlm::jinja {
 
-// `clock` is what strftime_now reads; it and `heap` outlive the functions.
+// strftime_now reads `clock`; it and `heap` must outlive the functions.
 absl::StatusOr<std::vector<std::pair<std::string, Value>>> MakeGlobals(Heap* heap, Clock* clock);
 
-// Whether `status` comes from raise_exception: its message is the template's own.
+// True if `status` comes from raise_exception: its message is the template's own.
 bool IsRaisedByTemplate(const absl::Status& status);
 
 // INVALID_ARGUMENT for names with a leading underscore, which namespaces refuse.
 absl::Status CheckNamespaceName(std::string_view name);
 
-// datetime.strftime of `time` in the local time zone. INVALID_ARGUMENT when it has more than 4 KiB.
+// Formats like Python's datetime.strftime in the local time zone. INVALID_ARGUMENT for more than 4
+// KiB.
 absl::StatusOr<std::string> FormatTime(absl::Time time, const std::string& format);
 
 }  // namespace tlm::jinja

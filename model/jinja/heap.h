@@ -1,4 +1,4 @@
-// The memory and the steps that one rendering has.
+// The memory and the steps of one rendering.
 #ifndef TLM_MODEL_JINJA_HEAP_H_
 #define TLM_MODEL_JINJA_HEAP_H_
 
@@ -17,8 +17,9 @@
 
 namespace tlm::jinja {
 
-// Makes values and counts what they and the work on them cost. The functions that return a status
-// fail with RESOURCE_EXHAUSTED, naming the limit in limits.h that is reached. One thread.
+// Makes values and counts the cost of values and of the work on them. The functions that return a
+// status fail with RESOURCE_EXHAUSTED, naming the limit in limits.h that is reached. Use it from
+// one thread.
 class Heap {
  public:
   explicit Heap(int64_t max_steps = kMaxSteps) : max_steps_(max_steps) {}
@@ -26,14 +27,14 @@ class Heap {
   Heap& operator=(const Heap&) = delete;
 
   absl::Status Step(int64_t steps = 1);
-  // Work on that many bytes, beyond a step that is counted elsewhere.
+  // Counts work on `bytes` bytes, in addition to a step that is counted elsewhere.
   absl::Status Work(size_t bytes) { return Step(static_cast<int64_t>(bytes / kBytesPerStep)); }
-  // Work on a value that is a text, and on the texts among the arguments of a call.
+  // Counts work on a value that is a text, and on the texts among the arguments of a call.
   absl::Status WorkOn(const Value& value);
   absl::Status WorkOn(const Arguments& arguments);
-  // Whether values of that many bytes more can be made; asked before they are.
+  // Checks, before values are made, that there is room for `bytes` bytes more.
   absl::Status CheckRoom(size_t bytes) const;
-  // CheckRoom(count * size), whatever the two are. Negative counts are none.
+  // CheckRoom(count * size) without overflow. A negative count is 0.
   absl::Status CheckRoomFor(int64_t count, size_t size) const;
 
   absl::StatusOr<Value> MakeText(std::string text, bool markup = false);
@@ -41,17 +42,17 @@ class Heap {
     return MakeSequence(std::move(items), false);
   }
   absl::StatusOr<Value> MakeSequence(std::vector<Value> items, bool is_tuple);
-  // The keys are hashable and differ.
+  // The keys must be hashable and distinct.
   absl::StatusOr<Value> MakeDict(Dict::Members members);
   absl::StatusOr<Value> MakeGenerator(std::vector<Value> items);
-  // A value that says why there is none.
+  // Makes an undefined value; `why` explains it.
   Value MakeUndefined(std::string why);
 
-  // list(value), which lives as long as this. INVALID_ARGUMENT when `value` is not iterable. What
-  // is undefined is empty; a generator is used up.
+  // Returns list(value), which lives as long as the heap. INVALID_ARGUMENT when `value` is not
+  // iterable. An undefined value has no items; a generator is used up.
   absl::StatusOr<std::span<const Value>> Items(const Value& value);
 
-  // Owns `object` until the end; `bytes` is what it holds besides itself.
+  // Owns `object` until the heap is destroyed; `bytes` is its size apart from the object itself.
   template <typename T>
   absl::StatusOr<T*> Own(std::unique_ptr<T> object, size_t bytes = 0) {
     bytes += sizeof(T);
@@ -69,10 +70,10 @@ class Heap {
   int64_t steps_ = 0;
   size_t held_bytes_ = 0;
   int depth_ = 0;
-  std::vector<std::unique_ptr<Object>> objects_;  // texts in it count down held_bytes_
+  std::vector<std::unique_ptr<Object>> objects_;  // texts in them count down held_bytes_
 };
 
-// One level of nested evaluation for as long as it lives.
+// Counts one level of nested evaluation while it lives.
 class StackLevel {
  public:
   explicit StackLevel(Heap* heap) : heap_(heap) { ++heap_->depth_; }
@@ -80,7 +81,7 @@ class StackLevel {
   StackLevel(const StackLevel&) = delete;
   StackLevel& operator=(const StackLevel&) = delete;
 
-  // RESOURCE_EXHAUSTED when it is one too many; else a step.
+  // RESOURCE_EXHAUSTED when there are too many levels; otherwise counts a step.
   absl::Status Enter();
 
  private:

@@ -18,7 +18,7 @@ namespace {
 
 using Flow = Interpreter::Flow;
 
-// What a macro keeps alive: about as much as a scope with a few variables has.
+// The memory that a macro keeps alive: about as much as a scope with a few variables.
 constexpr size_t kScopeBytes = 512;
 
 class Macro final : public Callable {
@@ -35,17 +35,17 @@ class Macro final : public Callable {
   const ScopePtr closure_;
 };
 
-// The variable `loop` and the iteration behind it. Asks the condition of an item only when the loop
-// comes to it, or when a template asks for what lies ahead: last, nextitem.
+// The variable `loop` and its iteration. Evaluates the condition of an item only when the loop
+// reaches it, or when a template asks for later items: last, nextitem.
 class Loop final : public Attributes {
  public:
   using Condition = std::function<absl::StatusOr<bool>(const Value& item)>;
 
-  // Over those of `items` for which `condition` holds; all where it is null.
+  // Iterates over the items for which `condition` holds; over all if it is null.
   Loop(Heap* heap, std::span<const Value> items, Condition condition)
       : heap_(heap), items_(items), condition_(std::move(condition)) {}
 
-  // The next item; null behind the last one.
+  // Returns the next item; null after the last one.
   absl::StatusOr<const Value*> Advance() {
     TLM_RETURN_IF_ERROR(heap_->Step());
     TLM_ASSIGN_OR_RETURN(const size_t next, Peek());
@@ -79,7 +79,7 @@ class Loop final : public Attributes {
   }
 
  private:
-  // The number of the next item; the size behind the last one.
+  // Returns the index of the next item; the size after the last one.
   absl::StatusOr<size_t> Peek() {
     if (ahead_) return *ahead_;
     size_t next = current_ ? *current_ + 1 : 0;
@@ -95,7 +95,7 @@ class Loop final : public Attributes {
   Heap* const heap_;
   const std::span<const Value> items_;
   const Condition condition_;
-  std::optional<size_t> ahead_;  // what Peek found
+  std::optional<size_t> ahead_;  // the result of Peek
   std::optional<size_t> current_;
   std::optional<size_t> previous_;
   int64_t index0_ = -1;
@@ -142,8 +142,8 @@ absl::Status Assign(Heap* heap, const Target& target, const Value& value, Scope*
   return absl::OkStatus();
 }
 
-// Null for a loop without one. A template may keep `loop`, and with it this, when the loop has
-// ended.
+// Returns null for a loop without a condition. A template may keep `loop`, and with it this object,
+// after the loop has ended.
 Loop::Condition ConditionOf(Heap* heap, const For& node, const ScopePtr& outer) {
   if (node.condition == nullptr) return nullptr;
   return [heap, &node, outer](const Value& item) -> absl::StatusOr<bool> {
@@ -335,7 +335,7 @@ absl::Status Interpreter::BindArguments(const MacroDefinition& macro, Arguments 
     return InvalidArgument("macro '{}' takes not more than {} argument(s)", macro.name,
                            macro.parameters.size());
   }
-  // The argument `wanted` of the call, taken out of it.
+  // Removes the argument `wanted` from the call and returns it.
   const auto take_named = [&](std::string_view wanted) -> std::optional<Value> {
     const auto given = std::find_if(named.begin(), named.end(),
                                     [&](const auto& entry) { return entry.first == wanted; });

@@ -1,4 +1,4 @@
-// Statements to text.
+// Executes statements and collects their text.
 #ifndef TLM_MODEL_JINJA_INTERPRETER_H_
 #define TLM_MODEL_JINJA_INTERPRETER_H_
 
@@ -15,24 +15,24 @@
 
 namespace tlm::jinja {
 
-// One rendering of a template. Errors name the line they come from, but for those that the template
-// raises itself.
+// One rendering of a template. Errors name their line, except errors that the template raises
+// itself.
 class Interpreter {
  public:
-  // Both outlive this. `variables` are those the template does not set itself; their names live as
-  // long as this.
+  // `heap` and `variables` must outlive the interpreter, and so must the variables' names.
+  // `variables` are those that the template does not set itself.
   Interpreter(Heap* heap, const std::vector<std::pair<std::string, Value>>& variables);
 
   absl::StatusOr<std::string> Render(const Block& block);
 
-  // The text that a macro, which was defined in `closure`, makes of its arguments.
+  // Returns the text of a macro, which was defined in `closure`, for its arguments.
   absl::StatusOr<Value> CallMacro(const MacroDefinition& macro, const ScopePtr& closure,
                                   Arguments arguments);
 
-  // How a statement ends: with the next one, or leaving the loop around it.
+  // Where execution continues after a statement: at the next one, or out of the loop around it.
   enum class Flow { kNext, kBreak, kContinue };
 
-  // One kind of statement each, for std::visit.
+  // Executes each kind of statement, for std::visit.
   class Executor;
 
  private:
@@ -42,16 +42,16 @@ class Interpreter {
   // Executes `block` into `*text` instead of the output.
   absl::StatusOr<Flow> Capture(const Block& block, const ScopePtr& scope, std::string* text);
 
-  // The parameters of a macro, and `caller`, in its body's scope.
+  // Binds the parameters of a macro, and `caller`, in the scope of its body.
   absl::Status BindArguments(const MacroDefinition& macro, Arguments arguments,
                              const ScopePtr& scope);
 
   Heap* const heap_;
   const ScopePtr root_;
   std::string* out_ = nullptr;
-  size_t out_bytes_ = 0;  // of the output and of all captures under way
+  size_t out_bytes_ = 0;  // bytes of the output and of all open captures
   int macro_depth_ = 0;
-  bool located_ = false;  // whether an error under way already names its line
+  bool located_ = false;  // the current error already names its line
 };
 
 }  // namespace tlm::jinja

@@ -35,7 +35,7 @@ class ValueBuilder {
   bool number_integer(int64_t value) { return Add(value); }
   bool number_unsigned(uint64_t value) { return Add(FromUnsigned(value)); }
   bool number_float(double value, const std::string& digits) {
-    // The parser takes an integer beyond 64 bits for a double.
+    // The parser reads an integer beyond 64 bits as a double.
     if (digits.find_first_of(".eE") != digits.npos) return Add(value);
     return Refuse(InvalidArgument("integer {} does not fit 64 bits", Quoted(digits)));
   }
@@ -48,7 +48,7 @@ class ValueBuilder {
     absl::StatusOr<Value> key = heap_->MakeText(std::move(name));
     if (!key.ok()) return Refuse(key.status());
     Level& level = open_.back();
-    // The name lives as long as the value, which the heap or `members` holds.
+    // The name lives as long as the value, which the heap or `members` owns.
     const std::string_view bytes = std::get<TextPtr>(*key)->bytes;
     const auto [place, is_new] = level.places.emplace(bytes, level.members.size());
     level.place = place->second;
@@ -71,10 +71,10 @@ class ValueBuilder {
  private:
   // An array or an object that is not complete yet.
   struct Level {
-    std::vector<Value> items;                             // of an array
-    Dict::Members members;                                // of an object
-    std::unordered_map<std::string_view, size_t> places;  // of the keys in `members`
-    size_t place = 0;                                     // of the member just named
+    std::vector<Value> items;                             // in an array
+    Dict::Members members;                                // in an object
+    std::unordered_map<std::string_view, size_t> places;  // indices of the keys in `members`
+    size_t place = 0;                                     // index of the member just named
   };
 
   bool Refuse(absl::Status status) {
@@ -90,7 +90,8 @@ class ValueBuilder {
     return true;
   }
 
-  // Where the next value goes: the root, the member just named, or the end of the open array.
+  // Returns the place of the next value: the root, the member just named, or the end of the open
+  // array.
   Value& Place() {
     if (open_.empty()) return root_;
     Level& level = open_.back();

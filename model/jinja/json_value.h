@@ -1,4 +1,4 @@
-// JSON as the values of a rendering.
+// Converts JSON to the values of a rendering.
 #ifndef TLM_MODEL_JINJA_JSON_VALUE_H_
 #define TLM_MODEL_JINJA_JSON_VALUE_H_
 
@@ -11,13 +11,13 @@
 
 namespace tlm::jinja {
 
-// json.loads(text): objects keep the order of their keys; of a key that occurs twice the last value
-// counts, at the first one's place. INVALID_ARGUMENT, with line and column, for text that is not
-// JSON (Python's NaN and Infinity are none), for nesting beyond kMaxJsonDepth, numbers no double
-// can hold and integers beyond 64 bits; RESOURCE_EXHAUSTED as the heap says.
+// Evaluates json.loads(text): objects keep the order of their keys; if a key occurs twice, the last
+// value counts, at the place of the first. INVALID_ARGUMENT, with line and column, for text that is
+// not JSON (Python's NaN and Infinity are not), for nesting beyond kMaxJsonDepth, numbers that no
+// double can hold and integers beyond 64 bits; RESOURCE_EXHAUSTED when the heap returns it.
 absl::StatusOr<Value> ParseJson(Heap* heap, std::string_view text);
 
-// Objects have their keys in alphabetical order, since nlohmann::json keeps no other.
+// Converts `source`. Its keys come in alphabetical order, since nlohmann::json keeps no other.
 // INVALID_ARGUMENT for text that is not UTF-8 and integers beyond 64 bits.
 absl::StatusOr<Value> FromJson(Heap* heap, const nlohmann::json& source);
 

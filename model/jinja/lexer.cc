@@ -16,7 +16,7 @@ bool IsDigitByte(char c) { return c >= '0' && c <= '9'; }
 bool IsNameStart(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool IsNameByte(char c) { return IsNameStart(c) || IsDigitByte(c); }
 
-// Line ends of all three kinds as \n, and without the one that ends the template.
+// Replaces line ends of all three kinds by \n, and removes the one at the end of the template.
 std::string NormalizeNewlines(std::string_view source) {
   std::string result;
   result.reserve(source.size());
@@ -29,7 +29,7 @@ std::string NormalizeNewlines(std::string_view source) {
   return result;
 }
 
-// The digits of \xhh, \uhhhh or \Uhhhhhhhh, from behind its letter.
+// Reads the digits of \xhh, \uhhhh or \Uhhhhhhhh, starting after its letter.
 absl::Status TakeHex(std::string_view text, char letter, size_t* next, std::string* out) {
   const size_t digits = letter == 'x' ? 2 : letter == 'u' ? 4 : 8;
   uint32_t value = 0;
@@ -47,8 +47,8 @@ absl::Status TakeHex(std::string_view text, char letter, size_t* next, std::stri
   return absl::OkStatus();
 }
 
-// The content of a text literal between its quotes, with escapes resolved as Python's
-// unicode-escape codec does.
+// Returns the content of a text literal between its quotes, with escapes resolved like Python's
+// unicode-escape codec.
 absl::StatusOr<std::string> Unescape(std::string_view literal) {
   constexpr std::string_view kLetters = "\\'\"abfnrtv\n";
   constexpr std::string_view kMeanings = "\\'\"\a\b\f\n\r\t\v";
@@ -116,8 +116,9 @@ class Lexer {
     return tokens_.back();
   }
 
-  // `text` as it stands before a tag with `sign` behind its opening: '-' takes the white space in
-  // front of it, and a tag alone on its line takes its indentation (lstrip_blocks) unless '+'.
+  // Returns the part of `text` that remains before a tag with `sign` after its opening: '-' removes
+  // the white space before the tag, and a tag alone on its line loses its indentation
+  // (lstrip_blocks) unless the sign is '+'.
   std::string_view Stripped(std::string_view text, char sign, bool is_variable) const {
     if (sign == '-') return StripRight(text, IsSpace);
     if (sign == '+' || is_variable) return text;
@@ -155,8 +156,8 @@ class Lexer {
     return LexTag(type == '{');
   }
 
-  // The length of what stands here up to the end of "{% word %}", from behind its opening and sign;
-  // 0 for another tag.
+  // Returns the length from here, after the opening and sign, to the end of "{% word %}"; 0 for
+  // another tag.
   size_t WordTagLength(std::string_view word) const {
     const std::string_view all = std::string_view(source_).substr(position_);
     std::string_view rest = StripLeft(all, IsSpace);
@@ -166,8 +167,8 @@ class Lexer {
     return rest.starts_with("%}") ? all.size() - rest.size() + 2 : 0;
   }
 
-  // What stands between {% raw %} and {% endraw %}, as it is; from behind the opening of a tag
-  // "raw" that has `length` bytes left.
+  // Reads the text between {% raw %} and {% endraw %} unchanged. The position is inside a tag "raw"
+  // that has `length` bytes left.
   absl::Status LexRaw(size_t length) {
     if (const char sign = TakeWordTag(length); sign == '-') SkipSpaces();
     const size_t start = position_;
@@ -192,7 +193,7 @@ class Lexer {
     }
   }
 
-  // Moves behind a tag whose end is `length` bytes from here; its sign, '\0' without one.
+  // Moves past a tag that ends after `length` bytes and returns its sign; '\0' without one.
   char TakeWordTag(size_t length) {
     Advance(length);
     const char sign = source_[position_ - 3];
@@ -213,7 +214,7 @@ class Lexer {
     return absl::OkStatus();
   }
 
-  // The inside of {{ }} or {% %}.
+  // Reads the inside of {{ }} or {% %}.
   absl::Status LexTag(bool is_variable) {
     Push(is_variable ? TokenKind::kVariableBegin : TokenKind::kBlockBegin,
          is_variable ? "{{" : "{%");
@@ -259,7 +260,7 @@ class Lexer {
     return LexOperator(open_brackets);
   }
 
-  // A decimal integer, or a float with a point or an exponent.
+  // Reads a decimal integer, or a float with a point or an exponent.
   absl::Status LexNumber() {
     size_t length = CountDigits(0);
     const size_t whole = length;

@@ -1,4 +1,4 @@
-// Template source to tokens, as Jinja's lexer makes them with trim_blocks and lstrip_blocks on and
+// Divides template source into tokens, like Jinja's lexer with trim_blocks and lstrip_blocks on and
 // keep_trailing_newline off.
 #ifndef TLM_MODEL_JINJA_LEXER_H_
 #define TLM_MODEL_JINJA_LEXER_H_
@@ -27,14 +27,14 @@ struct Token {
     kBlockBegin,     // {%
     kBlockEnd,       // %}
     kName,
-    kText,  // a literal, its escapes resolved
+    kText,  // a literal, with its escapes resolved
     kNumber,
     kOperator,
-    kEnd,  // of the template
+    kEnd,  // the end of the template
   };
   Kind kind = Kind::kEnd;
   int line = 1;
-  std::string text;  // as it stands in the source, but for text literals
+  std::string text;  // as in the source, except for text literals
   Value number;      // an integer or a float
 
   bool IsOperator(std::string_view symbol) const {
@@ -45,16 +45,16 @@ struct Token {
 
 using TokenKind = Token::Kind;
 
-// Ends with a token of kind kEnd. INVALID_ARGUMENT and UNIMPLEMENTED name the line.
+// The last token is of kind kEnd. INVALID_ARGUMENT and UNIMPLEMENTED name the line.
 absl::StatusOr<std::vector<Token>> Tokenize(std::string_view source);
 
-// What a token is called in messages.
+// Returns the token's description for messages.
 std::string DescribeToken(const Token& token);
 
-// The tokens of a template as a parser goes through them.
+// The tokens of a template for a parser that reads them in order.
 class TokenStream {
  public:
-  // `tokens` end with one of kind kEnd.
+  // `tokens` must end with one of kind kEnd.
   explicit TokenStream(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
 
   const Token& current() const { return tokens_[next_]; }
@@ -68,7 +68,7 @@ class TokenStream {
                        [&](std::string_view name) { return IsName(name); });
   }
 
-  // The current token, which is left behind.
+  // Returns the current token and moves on to the next.
   Token Take() {
     Token token = current();
     if (next_ + 1 < tokens_.size()) ++next_;
@@ -116,7 +116,7 @@ class TokenStream {
   int nesting_ = 0;
 };
 
-// One level of brackets, operators or blocks for as long as it lives.
+// Counts one level of brackets, operators or blocks while it lives.
 class Nesting {
  public:
   explicit Nesting(TokenStream* tokens) : tokens_(tokens) { ++tokens_->nesting_; }
@@ -124,7 +124,7 @@ class Nesting {
   Nesting(const Nesting&) = delete;
   Nesting& operator=(const Nesting&) = delete;
 
-  // INVALID_ARGUMENT when there are too many.
+  // INVALID_ARGUMENT when there are too many levels.
   absl::Status status() const { return CheckNesting(tokens_->nesting_, tokens_->line()); }
 
   static absl::Status CheckNesting(int levels, int line) {

@@ -8,22 +8,22 @@
 
 namespace tlm::jinja {
 
-// Source text; the longest published templates have about 30 KiB.
+// Bytes of source text; the longest published templates have about 30 KiB.
 inline constexpr size_t kMaxTemplateBytes = size_t{256} << 10;
-// A name in it.
+// Bytes of a name in the source.
 inline constexpr size_t kMaxNameBytes = 256;
 // Levels of the syntax tree: brackets, operators, blocks.
 inline constexpr int kMaxNesting = 200;
-// Macros that call macros.
+// Macros inside macros.
 inline constexpr int kMaxMacroDepth = 64;
-// Evaluations inside evaluations, which take the thread's stack.
+// Evaluations inside evaluations; they use the thread's stack.
 inline constexpr int kMaxEvaluationDepth = 600;
 // Evaluations of one rendering. Work on text and sequences counts as a step per kBytesPerStep.
 inline constexpr int64_t kMaxSteps = 2'000'000;
 inline constexpr size_t kBytesPerStep = 64;
-// Rendered text, together with what blocks under way have collected.
+// Bytes of rendered text, including the text of open captures.
 inline constexpr size_t kMaxOutputBytes = size_t{8} << 20;
-// Values of one rendering.
+// Bytes of the values of one rendering.
 inline constexpr size_t kMaxMemoryBytes = size_t{64} << 20;
 // Lists in lists.
 inline constexpr int kMaxValueDepth = 100;

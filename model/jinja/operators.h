@@ -25,33 +25,34 @@ enum class CompareOp {
   kNotIn,
 };
 
-// INVALID_ARGUMENT where Python raises, and for integers beyond 64 bits, which Python has.
+// INVALID_ARGUMENT where Python raises, and for integers beyond 64 bits, which Python allows.
 // UNIMPLEMENTED for `%` of a text or a float and `*` of a list.
 absl::StatusOr<Value> Apply(Heap* heap, BinaryOp op, const Value& left, const Value& right);
 
-// -operand.
+// Evaluates -operand.
 absl::StatusOr<Value> Negate(const Value& operand);
 
-// bool and int.
+// Returns the value of a bool or int; nullopt for other types.
 std::optional<int64_t> AsInteger(const Value& value);
 
 // INVALID_ARGUMENT where Python raises: 1 < 'a', 'a' in 1, an undefined operand of an order.
 // UNIMPLEMENTED for an order of lists.
 absl::StatusOr<bool> Compare(Heap* heap, CompareOp op, const Value& left, const Value& right);
 
-// left == right.
+// Evaluates left == right.
 absl::StatusOr<bool> IsEqual(Heap* heap, const Value& left, const Value& right);
 
 // INVALID_ARGUMENT unless `key` may be a key of a dict.
 absl::Status CheckHashable(const Value& key);
 
-// The value of `key`, null where there is none. INVALID_ARGUMENT when `key` is not hashable.
+// Returns the value of `key`, or null if the dict has no such key. INVALID_ARGUMENT when `key` is
+// not hashable.
 absl::StatusOr<const Value*> FindMember(Heap* heap, const Dict& dict, const Value& key);
 
-// Adds a member or replaces the value of the one with that key.
+// Adds a member, or replaces the value of the member with that key.
 absl::Status SetMember(Heap* heap, const Value& key, const Value& value, Dict::Members* members);
 
-// The numbers of `keys` in the order of sorted(), which keeps equal ones as they stand.
+// Returns the indices of `keys` in the order of sorted(), which keeps the order of equal keys.
 absl::StatusOr<std::vector<size_t>> SortedOrder(Heap* heap, const std::vector<Value>& keys,
                                                 bool reverse);
 

@@ -19,7 +19,7 @@ namespace {
 
 using Names = std::initializer_list<std::string_view>;
 
-// Tags of Jinja for which there is no use in a chat template.
+// The tags of Jinja that a chat template does not need.
 constexpr std::string_view kUnsupportedTags[] = {"autoescape", "block", "debug",  "do",
                                                  "extends",    "from",  "import", "include",
                                                  "print",      "trans", "with"};
@@ -31,8 +31,8 @@ class Parser {
   absl::StatusOr<Block> Parse() { return ParseBlock({}); }
 
  private:
-  // Statements up to a tag named in `ends`, of which the name is the current token then; to the end
-  // of the template when there are none.
+  // Parses statements up to a tag named in `ends`, whose name is then the current token; up to the
+  // end of the template if `ends` is empty.
   absl::StatusOr<Block> ParseBlock(Names ends) {
     Nesting nesting(&tokens_);
     TLM_RETURN_IF_ERROR(nesting.status());
@@ -61,7 +61,7 @@ class Parser {
     }
   }
 
-  // The body of a tag, from the end of the tag on. The name that ends it is left behind.
+  // Parses the body of a tag, from the end of the tag on, and takes the name that ends it.
   absl::StatusOr<Block> ParseBody(Names ends, std::string* end = nullptr) {
     tokens_.TakeOperator(":");
     TLM_RETURN_IF_ERROR(tokens_.Expect(TokenKind::kBlockEnd, "'%}'"));
@@ -201,7 +201,7 @@ class Parser {
     return absl::OkStatus();
   }
 
-  // A body that a loop around it cannot be left from.
+  // Parses a body in which `break` and `continue` cannot leave an outer loop.
   absl::StatusOr<Block> ParseFunctionBody(std::string_view end) {
     const int breakable = std::exchange(breakable_, 0);
     TLM_ASSIGN_OR_RETURN(Block body, ParseBody({end}));
@@ -238,7 +238,7 @@ class Parser {
     bool with_attribute = false;  // whether namespace.attribute may be one
     std::string_view end_name = {};
   };
-  // One target, or several as a tuple.
+  // Parses one target, or several as a tuple.
   absl::StatusOr<Target> ParseTarget(const TargetOptions& options) {
     Nesting nesting(&tokens_);
     TLM_RETURN_IF_ERROR(nesting.status());
@@ -286,8 +286,8 @@ class Parser {
 
   TokenStream tokens_;
   ExpressionParser expressions_;
-  int loops_ = 0;      // around the current token
-  int breakable_ = 0;  // of them, those that `break` can leave
+  int loops_ = 0;      // loops around the current token
+  int breakable_ = 0;  // how many of them `break` can leave
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Template source to its syntax tree.
+// Parses template source into its syntax tree.
 #ifndef TLM_MODEL_JINJA_PARSER_H_
 #define TLM_MODEL_JINJA_PARSER_H_
 
@@ -9,8 +9,8 @@
 
 namespace tlm::jinja {
 
-// INVALID_ARGUMENT for faults of syntax and sources beyond the limits, UNIMPLEMENTED for constructs
-// of Jinja that are not supported; both name the line.
+// INVALID_ARGUMENT for syntax errors and sources beyond the limits, UNIMPLEMENTED for constructs of
+// Jinja that are not supported; both name the line.
 absl::StatusOr<Block> ParseTemplate(std::string_view source);
 
 }  // namespace tlm::jinja

@@ -17,7 +17,7 @@
 namespace tlm::jinja {
 namespace {
 
-// repr() of a float: the shortest digits that read back as the same number.
+// Returns repr() of a float: the shortest digits that read back as the same number.
 std::string FloatRepr(double value) {
   std::string text = fmt::format("{}", value);
   // fmt writes whole numbers as integers.
@@ -32,7 +32,7 @@ std::string EscapedCodePoint(char32_t c) {
   return fmt::format("\\U{:08x}", value);
 }
 
-// repr() of a str: in quotes, with escapes.
+// Returns repr() of a str: in quotes, with escapes.
 std::string TextRepr(std::string_view text) {
   constexpr std::string_view kEscaped = "\\\n\r\t";
   constexpr std::string_view kLetters = "\\nrt";
@@ -183,7 +183,7 @@ class JsonWriter {
     }
   }
 
-  // The line break before an item and behind the last one.
+  // Writes the line break before an item and after the last one.
   void WriteBreak() {
     if (!options_.indent) return;
     out_ += '\n';

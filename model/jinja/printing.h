@@ -1,4 +1,4 @@
-// Values as text: Python's str(), repr() and json.dumps().
+// Converts values to text: Python's str(), repr() and json.dumps().
 #ifndef TLM_MODEL_JINJA_PRINTING_H_
 #define TLM_MODEL_JINJA_PRINTING_H_
 
@@ -11,19 +11,19 @@
 
 namespace tlm::jinja {
 
-// str(value): the value itself where it is a text.
+// Evaluates str(value); a text is returned unchanged.
 absl::StatusOr<TextPtr> ToText(Heap* heap, const Value& value);
 
 struct JsonOptions {
   bool ensure_ascii = false;
   bool sort_keys = false;
-  // The indentation of a level; without it everything is on one line.
+  // The indentation of a level; if unset, everything is on one line.
   std::optional<std::string> indent;
   std::string item_separator = ", ";
   std::string key_separator = ": ";
 };
 
-// INVALID_ARGUMENT for what JSON has no form for, such as what is undefined.
+// INVALID_ARGUMENT for values that JSON cannot express, such as undefined ones.
 absl::StatusOr<std::string> ToJson(Heap* heap, const Value& value, const JsonOptions& options);
 
 }  // namespace tlm::jinja

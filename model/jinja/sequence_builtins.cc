@@ -1,4 +1,5 @@
-// The filters over sequences and dicts, the filters of numbers, and the methods of Python's dict.
+// Implements the filters over sequences and dicts, the filters of numbers, and the methods of
+// Python's dict.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -87,7 +88,7 @@ absl::StatusOr<Value> Items(Heap* heap, const Value& self, const BoundArguments&
   return heap->MakeGenerator(std::move(items));
 }
 
-// What an item is sorted or told apart by.
+// Returns the key by which items are sorted and compared.
 absl::StatusOr<Value> KeyOf(Heap* heap, const Value& item, const Value* attribute,
                             bool case_sensitive) {
   TLM_ASSIGN_OR_RETURN(Value key, GetPath(heap, item, attribute == nullptr ? None{} : *attribute));
@@ -97,7 +98,7 @@ absl::StatusOr<Value> KeyOf(Heap* heap, const Value& item, const Value* attribut
   return heap->MakeText(ToLower((*text)->bytes));
 }
 
-// sorted(items) by an attribute of theirs; null: by themselves.
+// Evaluates sorted(items) by an attribute of theirs; null: by the items themselves.
 absl::StatusOr<Value> Sorted(Heap* heap, std::span<const Value> items, const Value* attribute,
                              bool case_sensitive, bool reverse) {
   Values keys;
@@ -148,7 +149,7 @@ absl::StatusOr<Value> Unique(Heap* heap, const Value& self, const BoundArguments
   return heap->MakeGenerator(std::move(result));
 }
 
-// The first of the least items, or the greatest ones.
+// Returns the first of the least or of the greatest items.
 template <CompareOp op>
 absl::StatusOr<Value> Extreme(Heap* heap, const Value& self, const BoundArguments& args) {
   TLM_ASSIGN_OR_RETURN(const auto items, heap->Items(self));
@@ -168,7 +169,7 @@ absl::StatusOr<Value> Extreme(Heap* heap, const Value& self, const BoundArgument
   return *best;
 }
 
-// int(): of a text, its digits, or what a float of that text is cut to.
+// Evaluates int(): a text gives its digits, or its value as a float without the fraction.
 absl::StatusOr<Value> Int(Heap*, const Value& self, const BoundArguments& args) {
   TLM_RETURN_IF_ERROR(CheckDefined(self));
   const Value otherwise = args.Get(0) != nullptr ? *args.Get(0) : Value(int64_t{0});
@@ -202,7 +203,7 @@ absl::StatusOr<std::string> NameIn(std::string_view filter, const Arguments& arg
   return InvalidArgument("{} needs a name, not {}", filter, TypeName(arguments.positional[i]));
 }
 
-// The arguments behind the first `count`.
+// Returns the arguments after the first `count`.
 Arguments Rest(const Arguments& all, size_t count) {
   Arguments rest = all;
   const auto begin = rest.positional.begin();
@@ -211,13 +212,13 @@ Arguments Rest(const Arguments& all, size_t count) {
   return rest;
 }
 
-// map, select and their like take none for an empty sequence.
+// Returns the items; map, select and similar filters take a false value for an empty sequence.
 absl::StatusOr<std::span<const Value>> ItemsIfAny(Heap* heap, const Value& value) {
   if (!IsTruthy(value)) return std::span<const Value>();
   return heap->Items(value);
 }
 
-// items|map(attribute=path, default=value)
+// Evaluates items|map(attribute=path, default=value).
 absl::StatusOr<Value> MapAttribute(Heap* heap, std::span<const Value> items,
                                    const Arguments& arguments) {
   const Value* path = nullptr;
@@ -239,7 +240,7 @@ absl::StatusOr<Value> MapAttribute(Heap* heap, std::span<const Value> items,
   return heap->MakeGenerator(std::move(result));
 }
 
-// items|map(filter, its arguments ...)
+// Evaluates items|map(filter, its arguments ...).
 absl::StatusOr<Value> Map(Heap* heap, const Value& self, const BoundArguments& args) {
   TLM_ASSIGN_OR_RETURN(const auto items, ItemsIfAny(heap, self));
   if (args.all().positional.empty()) return MapAttribute(heap, items, args.all());
@@ -252,8 +253,8 @@ absl::StatusOr<Value> Map(Heap* heap, const Value& self, const BoundArguments& a
   return heap->MakeGenerator(std::move(result));
 }
 
-// items|select(test, its arguments ...) and, `by_attribute`, items|selectattr(path, test ...): the
-// items for which the test, or truth where none is named, is `wanted`.
+// Evaluates items|select(test, its arguments ...) and, `by_attribute`, items|selectattr(path, test
+// ...): the items for which the test, or truth if no test is named, is `wanted`.
 template <bool wanted, bool by_attribute>
 absl::StatusOr<Value> Select(Heap* heap, const Value& self, const BoundArguments& args) {
   constexpr size_t kTest = by_attribute ? 1 : 0;

@@ -1,4 +1,4 @@
-// The filters that make text, and the methods of Python's str.
+// Implements the filters that make text, and the methods of Python's str.
 #include <algorithm>
 #include <charconv>
 #include <optional>
@@ -19,14 +19,14 @@
 namespace tlm::jinja {
 namespace {
 
-// Of filters and methods alike: a filter takes any value as a text.
+// For filters and methods alike: a filter takes any value as a text.
 template <std::string (*transform)(std::string_view)>
 absl::StatusOr<Value> Transform(Heap* heap, const Value& self, const BoundArguments&) {
   TLM_ASSIGN_OR_RETURN(const TextPtr text, ToText(heap, self));
   return heap->MakeText(transform(text->bytes), text->markup);
 }
 
-// The filter `title`: words start behind white space and - ( { [ <.
+// The filter `title`: words start after white space and - ( { [ <.
 std::string TitleWords(std::string_view text) {
   const auto separates = [](char32_t c) {
     return IsSpace(c) || c == U'-' || c == U'(' || c == U'{' || c == U'[' || c == U'<';
@@ -44,14 +44,14 @@ std::string TitleWords(std::string_view text) {
   return result;
 }
 
-// Plain text even of what `safe` made.
+// Returns plain text, even for a text made by `safe`.
 absl::StatusOr<Value> Title(Heap* heap, const Value& self, const BoundArguments&) {
   TLM_ASSIGN_OR_RETURN(const TextPtr text, ToText(heap, self));
   return heap->MakeText(TitleWords(text->bytes));
 }
 
-// strip(chars): without leading and trailing characters of the set; of white space where none is
-// given.
+// Evaluates strip(chars): removes leading and trailing characters of the set, by default white
+// space.
 template <bool left, bool right>
 absl::StatusOr<Value> Strip(Heap* heap, const Value& self, const BoundArguments& args) {
   TLM_ASSIGN_OR_RETURN(const TextPtr text, ToText(heap, self));
@@ -71,7 +71,7 @@ absl::StatusOr<Value> Strip(Heap* heap, const Value& self, const BoundArguments&
   return heap->MakeText(std::string(rest), text->markup);
 }
 
-// A filter takes other values than texts, too, and replaces by what they print as.
+// The filter also takes values that are no texts, and uses them as they print.
 template <bool is_filter>
 absl::StatusOr<Value> Replace(Heap* heap, const Value& self, const BoundArguments& args) {
   TLM_ASSIGN_OR_RETURN(const TextPtr text, ToText(heap, self));
@@ -99,7 +99,7 @@ absl::StatusOr<Value> Replace(Heap* heap, const Value& self, const BoundArgument
   return heap->MakeText(std::move(result));
 }
 
-// `converts`: whether items that are not text are converted, or refused.
+// `converts`: items that are not text are converted, otherwise refused.
 absl::StatusOr<Value> JoinItems(Heap* heap, std::string_view separator,
                                 std::span<const Value> items, bool converts) {
   std::string result;
@@ -117,7 +117,7 @@ absl::StatusOr<Value> JoinItems(Heap* heap, std::string_view separator,
   return heap->MakeText(std::move(result));
 }
 
-// items|join(separator, attribute)
+// Evaluates items|join(separator, attribute).
 absl::StatusOr<Value> JoinFilter(Heap* heap, const Value& self, const BoundArguments& args) {
   TLM_ASSIGN_OR_RETURN(const auto items, heap->Items(self));
   std::vector<Value> parts(items.begin(), items.end());
@@ -131,13 +131,13 @@ absl::StatusOr<Value> JoinFilter(Heap* heap, const Value& self, const BoundArgum
   return JoinItems(heap, text->bytes, parts, /*converts=*/true);
 }
 
-// separator.join(items)
+// Evaluates separator.join(items).
 absl::StatusOr<Value> JoinMethod(Heap* heap, const Value& self, const BoundArguments& args) {
   TLM_ASSIGN_OR_RETURN(const auto items, heap->Items(*args.Get(0)));
   return JoinItems(heap, std::get<TextPtr>(self)->bytes, items, /*converts=*/false);
 }
 
-// startswith and endswith: the affix is a text or a tuple of them.
+// Evaluates startswith and endswith: the affix is a text or a tuple of texts.
 template <bool at_start>
 absl::StatusOr<Value> HasAffix(Heap* heap, const Value& self, const BoundArguments& args) {
   const std::string& text = std::get<TextPtr>(self)->bytes;
@@ -155,7 +155,7 @@ absl::StatusOr<Value> HasAffix(Heap* heap, const Value& self, const BoundArgumen
   return false;
 }
 
-// split(separator, limit); at white space where no separator is given.
+// Evaluates split(separator, limit); by default it splits at white space.
 absl::StatusOr<Value> Split(Heap* heap, const Value& self, const BoundArguments& args) {
   std::string_view text = std::get<TextPtr>(self)->bytes;
   TLM_ASSIGN_OR_RETURN(const TextPtr separator, args.MaybeText(0));
@@ -187,7 +187,7 @@ absl::StatusOr<Value> Split(Heap* heap, const Value& self, const BoundArguments&
   return heap->MakeList(std::move(parts));
 }
 
-// The lines of a text behind the first one start with an indentation, blank ones only on request.
+// Indents the lines of a text after the first one; blank lines only on request.
 absl::StatusOr<Value> Indent(Heap* heap, const Value& self, const BoundArguments& args) {
   const auto* const text = std::get_if<TextPtr>(&self);
   if (text == nullptr) return InvalidArgument("indent() needs a str, not {}", TypeName(self));
@@ -230,7 +230,7 @@ absl::StatusOr<Value> Safe(Heap* heap, const Value& self, const BoundArguments&)
   return heap->MakeText(text->bytes, /*markup=*/true);
 }
 
-// text|format(values ...), of which %s is known alone.
+// Evaluates text|format(values ...), of which only %s is supported.
 absl::StatusOr<Value> Format(Heap* heap, const Value& self, const BoundArguments& args) {
   TLM_ASSIGN_OR_RETURN(const TextPtr format, ToText(heap, self));
   const Arguments& all = args.all();
@@ -263,13 +263,13 @@ absl::StatusOr<Value> Format(Heap* heap, const Value& self, const BoundArguments
   return heap->MakeText(std::move(result));
 }
 
-// The fields of text.format(values ...): {}, {0} and {name}, as they print or as the integer that
-// :d asks for.
+// Formats the fields of text.format(values ...): {}, {0} and {name}, as they print, or as an
+// integer for :d.
 class FormatFields {
  public:
   FormatFields(Heap* heap, const Arguments& arguments) : heap_(heap), arguments_(arguments) {}
 
-  // What stands for `field`, the inside of the brackets.
+  // Returns the text for `field`, the content of the braces.
   absl::StatusOr<TextPtr> Print(std::string_view field) {
     const size_t colon = std::min(field.find(':'), field.size());
     const std::string_view spec = field.substr(colon);
@@ -345,7 +345,7 @@ absl::StatusOr<Value> FormatMethod(Heap* heap, const Value& self, const BoundArg
   return heap->MakeText(std::move(result));
 }
 
-// json.loads(text), which templates that other renderers know from_json of use.
+// Evaluates json.loads(text). Some templates use it because other renderers have from_json.
 absl::StatusOr<Value> FromJsonFilter(Heap* heap, const Value& self, const BoundArguments&) {
   const auto* const text = std::get_if<TextPtr>(&self);
   if (text == nullptr) return InvalidArgument("from_json() needs a str, not {}", TypeName(self));

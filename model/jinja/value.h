@@ -1,7 +1,8 @@
-// The values of a template: what Python's values look like from inside Jinja.
+// The values of a template: Python's values as seen from Jinja.
 //
 // Containers belong to the Heap of one rendering and are referred to by plain pointers, so values
-// may refer to each other in circles and still are freed at once when the rendering ends. Only text
+// may refer to each other in circles and are still freed together when the rendering ends. Only
+// text is counted by reference, since templates make many short-lived texts.
 // is counted by reference, since templates make most of it in passing.
 #ifndef TLM_MODEL_JINJA_VALUE_H_
 #define TLM_MODEL_JINJA_VALUE_H_
@@ -22,7 +23,7 @@ namespace tlm::jinja {
 
 // Immutable valid UTF-8.
 struct Text {
-  // Adds its size to `*held`, where given, for as long as it lives.
+  // Adds its size to `*held`, unless null, while it lives.
   Text(std::string text, bool is_markup, size_t* held);
   ~Text();
   Text(const Text&) = delete;
@@ -35,7 +36,7 @@ struct Text {
 };
 using TextPtr = std::shared_ptr<const Text>;
 
-// What a Heap owns.
+// The base of objects that a Heap owns.
 struct Object {
   Object() = default;
   virtual ~Object() = default;
@@ -46,7 +47,7 @@ struct Object {
 struct None {
   bool operator==(const None&) const = default;
 };
-// A name or member that is not there. Prints as nothing; most operations on it fail with `why`.
+// A missing name or member. Prints as nothing; most operations on it fail with `why`.
 struct Undefined {
   TextPtr why;
 };
@@ -66,7 +67,7 @@ bool Is(const Value& value) {
   return std::holds_alternative<T>(value);
 }
 
-// A list or a tuple. `depth`: 1 + that of the deepest item; bounded by kMaxValueDepth.
+// A list or a tuple. `depth` is 1 + the depth of the deepest item; kMaxValueDepth bounds it.
 struct Sequence final : Object {
   Sequence(std::vector<Value> values, bool tuple, int levels)
       : items(std::move(values)), is_tuple(tuple), depth(levels) {}
@@ -75,7 +76,7 @@ struct Sequence final : Object {
   const int depth;
 };
 
-// In the order of insertion; keys are hashable and differ.
+// A dict in the order of insertion; keys are hashable and distinct.
 struct Dict final : Object {
   using Members = std::vector<std::pair<Value, Value>>;
   Dict(Members values, int levels) : members(std::move(values)), depth(levels) {}
@@ -83,13 +84,13 @@ struct Dict final : Object {
   const int depth;
 };
 
-// Besides generators the only value that changes.
+// Apart from generators the only value that changes.
 struct Namespace final : Object {
   std::vector<std::pair<std::string, Value>> attributes;
 };
 
-// What map, select, items and their like make: no length, true whatever it holds, used up by
-// reading. Unlike Python's generators it has all of its items from the start.
+// The result of map, select, items and the like: it has no length, counts as true, and reading uses
+// it up. Unlike Python's generators it has all of its items from the start.
 struct Generator final : Object {
   explicit Generator(const Sequence* all) : items(all) {}
   const Sequence* const items;
@@ -99,11 +100,11 @@ struct Generator final : Object {
 // An object with named parts and nothing else, such as `loop`.
 class Attributes : public Object {
  public:
-  // Undefined, its `why` null, for a part it does not have.
+  // Returns Undefined with a null `why` for an unknown part.
   virtual absl::StatusOr<Value> Get(std::string_view name) = 0;
 };
 
-// What stands in the parentheses of a call.
+// The content of a call's parentheses.
 struct Arguments {
   std::vector<Value> positional;
   std::vector<std::pair<std::string, Value>> named;
@@ -115,26 +116,26 @@ class Callable : public Object {
   virtual absl::StatusOr<Value> Call(Arguments arguments) const = 0;
 };
 
-// "str", "int", "dict": Python's name of the type, for messages.
+// Returns Python's name of the type for messages: "str", "int", "dict".
 std::string_view TypeName(const Value& value);
 
-// Null unless `value` is a list or a tuple.
+// Returns null unless `value` is a list or a tuple.
 const Sequence* AsSequence(const Value& value);
 
 int DepthOf(const Value& value);
 
-// Python's bool(value).
+// Evaluates Python's bool(value).
 bool IsTruthy(const Value& value);
 
-// len(value); -1 for what has none, such as a number or a generator.
+// Returns len(value), or -1 for values without a length, such as a number or a generator.
 int64_t LengthOf(const Value& value);
 
 bool IsIterable(const Value& value);
 
-// INVALID_ARGUMENT, in the words of `value`, when it is undefined.
+// INVALID_ARGUMENT, with its `why`, when `value` is undefined.
 absl::Status CheckDefined(const Value& value);
 
-// A text that belongs to no rendering, such as a literal of the template.
+// Makes a text that belongs to no rendering, such as a literal of the template.
 inline Value MakeConstantText(std::string text) {
   return std::make_shared<const Text>(std::move(text), false, nullptr);
 }

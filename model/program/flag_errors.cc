@@ -17,7 +17,7 @@ namespace {
 
 char Folded(char c) { return c == '-' ? '_' : c; }
 
-// The edit distance of the two: missing, extra, wrong and swapped letters.
+// Returns the edit distance of two texts: missing, extra, wrong and swapped letters.
 size_t TypingErrors(std::string_view a, std::string_view b) {
   std::vector<size_t> before_last;
   std::vector<size_t> last(b.size() + 1);
@@ -48,7 +48,7 @@ std::string WholeNumber(bool is_whole) {
                      std::numeric_limits<T>::max());
 }
 
-// Empty for types that explain themselves.
+// Says what the flag needs; empty for types that explain themselves.
 std::string Wanted(const absl::CommandLineFlag& flag, std::string_view value) {
   const size_t digits = value.starts_with('-') || value.starts_with('+') ? 1 : 0;
   const bool is_whole = value.size() > digits &&

@@ -127,7 +127,7 @@ void ManPage::BeginParagraph() {
   after_heading_ = false;
 }
 
-// As words, broken into lines.
+// Adds a paragraph as words, broken into lines.
 void ManPage::Filled(std::string_view paragraph) {
   std::istringstream words{std::string(paragraph)};
   std::string line;

@@ -14,8 +14,8 @@ struct ManPageHead {
   std::string source;  // "tlm 1.0"
 };
 
-// The date of a page: that of the environment's SOURCE_DATE_EPOCH, so that builds can be
-// repeated (reproducible-builds.org), else today's; in UTC.
+// Returns the date of a page in UTC: SOURCE_DATE_EPOCH of the environment, so that builds can be
+// repeated (reproducible-builds.org), otherwise today.
 std::string ManPageDate();
 
 // Builds a page in order. Texts are plain: requests in them are escaped.
@@ -27,15 +27,15 @@ class ManPage {
   void Section(std::string_view title);
   void Subsection(std::string_view title);
 
-  // Paragraphs, with empty lines between them; lines that begin with two spaces are an example, and
-  // stay as they are.
+  // Adds paragraphs, with empty lines between them. Lines that begin with two spaces are an example
+  // and stay as they are.
   void Text(std::string_view text);
 
-  // `name` in bold, `arguments` in italics, as a paragraph of its own.
+  // Adds a paragraph: `name` in bold, `arguments` in italics.
   void Synopsis(std::string_view name, std::string_view arguments);
 
-  // A term in bold, and indented what it means. `value` is in italics behind an equals sign, if it
-  // is not empty.
+  // Adds a term in bold and, indented, its meaning. A `value` that is not empty follows in italics
+  // after an equals sign.
   void Item(std::string_view term, std::string_view value, std::string_view meaning);
 
   const std::string& text() const { return text_; }

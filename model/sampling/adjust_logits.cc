@@ -48,7 +48,7 @@ void Penalise(const SamplingParams& params, const TokenHistory::Seen& seen, floa
 void PenaliseAll(const SamplingParams& params, const TokenHistory& history,
                  std::span<const int32_t> draft, std::vector<float>* logits) {
   const auto logit_of = [&](int32_t id) -> float& { return (*logits)[static_cast<size_t>(id)]; };
-  // A few logits, from what the history knows and what the draft adds, rather than another history.
+  // Computes only the few logits that the draft changes, rather than copying the history.
   std::vector<std::pair<int32_t, TokenHistory::Seen>> drafted;
   std::vector<float> drafted_logits;
   if (!draft.empty()) history.SeenWith(draft, &drafted);

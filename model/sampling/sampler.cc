@@ -25,7 +25,7 @@ ScoredToken ScoreOf(std::span<const float> logits, int32_t id, double normaliser
 
 }  // namespace
 
-// The most likely token of logits that must have one.
+// Returns the most likely token; an error if the logits have none.
 absl::StatusOr<int32_t> Sampler::MostLikelyOf(std::span<const float> logits) const {
   TLM_ASSIGN_OR_RETURN(const int32_t best, scan_.MostLikely(logits));
   if (best < 0) return AllExcluded(static_cast<int64_t>(logits.size()));
@@ -149,7 +149,7 @@ void Sampler::Truncate(const SamplingParams& params) {
 int32_t Sampler::ArgmaxWithNoise(const SamplingParams& params, const SampleKey& key) const {
   const double inverse_temperature = 1.0 / static_cast<double>(params.temperature);
   const NoiseKey noise = {params.seed, key.position, key.output_index};
-  // Starting from the most likely token, most others are too far behind to win with any noise, or
+  // Starting from the most likely token: most others are too unlikely to win with any noise, or
   // with any noise that their random word allows.
   int32_t winner = best_.id;
   double best = GumbelNoise(NoiseWord(noise, best_.id));

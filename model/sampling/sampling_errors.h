@@ -10,7 +10,7 @@
 
 namespace tlm {
 
-// `logit` is NaN or +infinity.
+// The error of a logit that is NaN or +infinity.
 inline absl::Status NotADistribution(int64_t id, float logit) {
   return DataLoss("the logit of token {} is {}", id, logit);
 }
@@ -24,7 +24,7 @@ inline absl::Status MaskIsLate() {
   return Unavailable("which tokens may be sampled is not known in time");
 }
 
-// How many ids left no token to sample.
+// The numbers of ids that left no token to sample.
 struct RemovalCounts {
   size_t allowed = 0;
   size_t banned = 0;

@@ -1,4 +1,4 @@
-// What a sample depends on, and what is asked of it.
+// The inputs of a sample, and the scores that are requested with it.
 #ifndef TLM_MODEL_SAMPLING_SAMPLING_JOB_H_
 #define TLM_MODEL_SAMPLING_SAMPLING_JOB_H_
 
@@ -14,9 +14,9 @@
 
 namespace tlm {
 
-// The parameters of a request, all set; ranges are checked where requests are read. Applied in the
-// order: logit_bias, allowed and banned ids, penalties (repetition, frequency, presence),
-// temperature, top_k, typical_p, top_p, min_p.
+// The sampling parameters of a request, all set; ranges are checked where requests are read. They
+// are applied in this order: logit_bias, allowed and banned ids, penalties (repetition, frequency,
+// presence), temperature, top_k, typical_p, top_p, min_p.
 struct SamplingParams {
   float temperature = 1.0f;         // >= 0, finite; 0 = greedy
   uint32_t top_k = 0;               // keep the k most likely tokens; 0 = all
@@ -27,7 +27,7 @@ struct SamplingParams {
   float presence_penalty = 0.0f;    // [-2, 2]
   float frequency_penalty = 0.0f;   // [-2, 2]
   uint64_t seed = 0;
-  // By id, ascending, without repetition; finite.
+  // Pairs in ascending order of id, without repetition; finite.
   std::vector<std::pair<int32_t, float>> logit_bias = {};
   std::vector<int32_t> allowed_token_ids = {};  // ascending, without repetition; empty = all
   std::vector<int32_t> banned_token_ids = {};   // ascending, without repetition
@@ -37,7 +37,7 @@ struct SamplingParams {
   }
 };
 
-// The counts of a sequence's tokens so far, for penalties, by token id. Not thread-safe. Memory
+// The counts of a sequence's tokens so far, by token id, for penalties. Not thread-safe. Memory
 // grows with the number of different ids.
 class TokenHistory {
  public:
@@ -51,10 +51,10 @@ class TokenHistory {
   }
   void AddOutput(int32_t id) { ++seen_[id].in_output; }
 
-  // In no particular order: what is done to one id must not depend on the others.
+  // Entries are in no particular order: the treatment of one id must not depend on the others.
   const absl::flat_hash_map<int32_t, Seen>& seen() const { return seen_; }
-  // The entries of seen() that would be there for the ids of `draft` if these had been added to the
-  // output, by rising id. *entries is overwritten; its memory is used again.
+  // Writes the entries that seen() would have for the ids of `draft` if these had been added to the
+  // output, by rising id. Overwrites *entries and reuses its memory.
   void SeenWith(std::span<const int32_t> draft,
                 std::vector<std::pair<int32_t, Seen>>* entries) const;
 
@@ -79,8 +79,8 @@ inline void TokenHistory::SeenWith(std::span<const int32_t> draft,
   entries->resize(ids);
 }
 
-// A token with its natural-log probability and its rank by falling probability: 1 = most likely,
-// equal ones ranked by id.
+// A token with its natural-log probability and its rank by falling probability: 1 is the most
+// likely, ties are ranked by id.
 struct ScoredToken {
   int32_t id = 0;
   float logprob = 0.0f;  // -infinity for a token that may not be sampled
@@ -89,50 +89,51 @@ struct ScoredToken {
 
 struct SampledToken {
   int32_t id = 0;
-  std::optional<ScoredToken> score;  // when asked for
-  std::vector<ScoredToken> top;      // the most likely ones, best first; as many as asked for
+  std::optional<ScoredToken> score;  // if requested
+  std::vector<ScoredToken> top;      // the most likely tokens, best first; as many as requested
 };
 
-// What sampling depends on besides logits, parameters and the sequence's own tokens: nothing else,
-// so the same request gives the same tokens in any batch and after any interruption.
+// Apart from logits, parameters and the sequence's own tokens, sampling depends only on this, so
+// the same request gives the same tokens in any batch and after any interruption.
 struct SampleKey {
   uint32_t output_index = 0;
-  uint64_t position = 0;  // absolute position the sampled token will stand at
+  uint64_t position = 0;  // absolute position of the sampled token
 };
 
 struct LogprobOptions {
   bool logprob = false;
   uint32_t top = 0;
-  // The distribution of the scores: log-softmax of the unmodified logits or, when set, of what the
-  // token was sampled from: after every step of SamplingParams, tokens removed having -infinity.
-  // Greedy sampling knows neither temperature nor truncation, so its scores end after the
-  // penalties.
+  // Scores are log-softmax of the unmodified logits or, when set, of the distribution that the
+  // token was sampled from: after every step of SamplingParams, with -infinity for removed tokens.
+  // Greedy sampling uses neither temperature nor truncation, so its distribution is the one after
+  // the penalties.
   bool processed = false;
 };
 
-// The tokens that may be sampled, where that may become known only while the logits are computed.
+// The tokens that may be sampled, when they become known only while the logits are computed.
 class TokenMask {
  public:
   virtual ~TokenMask() = default;
-  // Waits for it: bit id % 64 of word id / 64 is set where the token may be sampled; none may
-  // behind the last word. None when it takes too long. From any thread; valid as long as what a job
-  // points at.
+  // Waits for the mask: bit id % 64 of word id / 64 is set where the token may be sampled; ids past
+  // the last word may not. nullopt when it takes too long. Any thread may call it; the span is
+  // valid as long as the job's pointers.
   virtual std::optional<std::span<const uint64_t>> Await() const = 0;
 };
 
-// One token to sample in a forward pass: the arguments of Sampler::Sample. What it points at must
-// not change until the pass is launched; where the pass runs on the calling thread, until its
-// results are there.
+// One token to sample in a forward pass: the arguments of Sampler::Sample. The objects that it
+// points at must not change until the pass is launched; if the pass runs on the calling thread,
+// until its results are there.
 struct SamplingJob {
-  int32_t row = 0;  // of Batch::logits_rows: whose logits
+  int32_t row = 0;  // index into Batch::logits_rows
   const SamplingParams* params = nullptr;
   const TokenHistory* history = nullptr;
   SampleKey key = {};
   LogprobOptions score = {};
-  // Tokens of the output behind those of `history`, oldest first: guesses that were not drawn yet.
+  // Tokens of the output after those of `history`, oldest first: guesses that are not sampled yet.
   std::span<const int32_t> draft = {};
   std::span<const int32_t> banned = {};
-  const TokenMask* mask = nullptr;  // null: all; its wait may end the job with MaskIsLate()
+  const TokenMask* mask = nullptr;  // null: all tokens; a wait for it may end the job with
+                                    // MaskIsLate()
 };
 
 }  // namespace tlm

@@ -5,7 +5,7 @@ namespace tlm {
 std::vector<const ScanKernels*> AvailableScanKernels() {
   std::vector<const ScanKernels*> tables = {&PortableScanKernels()};
 #if defined(__x86_64__)
-  // The builtins also ask the operating system whether it saves the wide registers.
+  // The builtins also check that the operating system saves the wide registers.
   __builtin_cpu_init();
   if (!__builtin_cpu_supports("avx2")) return tables;
   tables.push_back(&Avx2ScanKernels());

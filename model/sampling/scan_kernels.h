@@ -1,5 +1,5 @@
-// Passes over a row of logits, one table an instruction set. All give the same results, bit for
-// bit: exponentials are those of model/base/elementary.h, noise that of sampling_math.h.
+// Passes over a row of logits, one table per instruction set. All tables give the same results, bit
+// for bit: they use the exponential of model/base/elementary.h and the noise of sampling_math.h.
 #ifndef TLM_MODEL_SAMPLING_SCAN_KERNELS_H_
 #define TLM_MODEL_SAMPLING_SCAN_KERNELS_H_
 
@@ -8,8 +8,8 @@
 
 namespace tlm {
 
-// What a sample's noise depends on, and which of it is wanted: that of tokens 4 * first_group .. 4
-// * (first_group + groups) - 1.
+// The key of a sample's noise and the requested tokens: 4 * first_group .. 4 * (first_group +
+// groups) - 1.
 struct NoiseRange {
   uint64_t seed = 0;
   uint64_t position = 0;
@@ -27,16 +27,18 @@ inline constexpr int64_t kMoreHits = 32;
 
 struct ScanKernels {
   const char* name;
-  // The largest of n >= 1 logits. `*valid`: none is NaN or +infinity; if not, the result is
-  // undefined. Of equal zeros, either.
+  // Returns the largest of n >= 1 logits. `*valid`: none is NaN or +infinity; if not, the result is
+  // undefined. Of equal zeros, it may return either.
   float (*max)(const float* logits, int64_t n, bool* valid);
-  // Places of logits in [least, most], ascending; their number. Room for n.
+  // Writes the indices of logits in [least, most], ascending, and returns their number. `found` has
+  // room for n.
   int64_t (*find)(const float* logits, int64_t n, float least, float most, int32_t* found);
-  // Tokens whose uniform word (NoiseWord) is at least `least`, in any order; their number. Room for
-  // 4 * groups + kMoreHits. Some may lie behind the range.
+  // Writes the tokens whose uniform word (NoiseWord) is at least `least`, in any order, and returns
+  // their number. `hits` has room for 4 * groups + kMoreHits. Some may be past the end of the
+  // range.
   int64_t (*find_noise)(const NoiseRange& range, uint32_t least, NoiseHit* hits);
-  // gaps[i] = -ScaledLogit(logits[i], best, inverse_temperature) and
-  // weights[i] = FixedPoint(ExpOfNegative(-gaps[i]), scale); logits are at most `best`, not NaN.
+  // Computes gaps[i] = -ScaledLogit(logits[i], best, inverse_temperature) and weights[i] =
+  // FixedPoint(ExpOfNegative(-gaps[i]), scale); logits are at most `best`, not NaN.
   void (*weigh)(const float* logits, int64_t n, float best, double inverse_temperature,
                 double scale, double* gaps, uint64_t* weights);
 };
@@ -47,7 +49,8 @@ const ScanKernels& Avx2ScanKernels();
 const ScanKernels& Avx512ScanKernels();
 #endif
 
-// What this machine can run, from the slowest to the fastest; the first is the portable one.
+// Returns the kernels that this machine can run, from the slowest to the fastest; the first is the
+// portable one.
 std::vector<const ScanKernels*> AvailableScanKernels();
 const ScanKernels& FastestScanKernels();
 

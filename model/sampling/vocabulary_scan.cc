@@ -32,7 +32,7 @@ absl::Status FirstInvalid(std::span<const float> logits) {
   return NotADistribution(invalid - logits.begin(), *invalid);
 }
 
-// Words below this one make no noise of `wanted` or more; none where no word does. GumbelBound is
+// Returns the least word whose noise can reach `wanted`; nullopt if no word's can. GumbelBound is
 // -e ln 2 + 1e-9 with e the exponent of (~word + 1/2) 2^-32, from -33 to -1.
 std::optional<uint32_t> LeastWord(double wanted) {
   // Rounded so that a word too many is kept rather than one too few.
@@ -78,7 +78,8 @@ double VocabularyScan::NormaliserOf(std::span<const float> logits) {
 
 bool VocabularyScan::FindTop(std::span<const float> logits, uint32_t count,
                              std::vector<Candidate>* candidates) {
-  // As many blocks as are wanted have a token each that is at least the last of their largest.
+  // Each of the `count` blocks with the largest maxima has a token that is at least the smallest of
+  // these maxima.
   constexpr size_t kSmallBlock = 64;
   if (count == 0 || count > logits.size() / kSmallBlock) return false;
   block_maxima_.clear();
@@ -155,7 +156,7 @@ int32_t VocabularyScan::ArgmaxWithNoise(std::span<const float> logits, const Can
   int32_t winner = best.id;
   double largest = GumbelNoise(NoiseWord(noise, best.id));
   ForEachBlock(logits, kBlock, [&](size_t begin, std::span<const float> block) {
-    // Most blocks are too far behind to win with the noise of most words.
+    // Most blocks have logits too small to win with the noise of most words.
     bool valid = true;
     const float max = kernels_.max(block.data(), SizeOf(block), &valid);
     if (max < kept.last.logit) return;

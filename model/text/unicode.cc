@@ -21,7 +21,7 @@ utf8proc_category_t Category(char32_t code_point) {
   return utf8proc_category(static_cast<utf8proc_int32_t>(code_point));
 }
 
-// Alphabetic characters of a category that is not: circled and squared Latin letters.
+// True for alphabetic characters whose category is not: circled and squared Latin letters.
 bool IsOtherAlphabeticSymbol(char32_t code_point) {
   return IsBetween(code_point, 0x24b6, 0x24e9) || IsBetween(code_point, 0x1f130, 0x1f149) ||
          IsBetween(code_point, 0x1f150, 0x1f169) || IsBetween(code_point, 0x1f170, 0x1f189);
@@ -34,7 +34,8 @@ constexpr char32_t kFinalSigma = 0x3c2;
 
 using CodePointRange = std::pair<char32_t, char32_t>;
 
-// Properties Other_Lowercase and Other_Uppercase: what is cased without being of category Ll or Lu.
+// Properties Other_Lowercase and Other_Uppercase: cased characters that are not of category Ll or
+// Lu.
 constexpr std::array<CodePointRange, 24> kOtherLowercase = {
     {{0xaa, 0xaa},       {0xba, 0xba},       {0x2b0, 0x2b8},     {0x2c0, 0x2c1},
      {0x2e0, 0x2e4},     {0x345, 0x345},     {0x37a, 0x37a},     {0x1d2c, 0x1d6a},
@@ -55,14 +56,14 @@ bool IsIn(const std::array<CodePointRange, size>& ranges, char32_t c) {
   });
 }
 
-// Properties Uppercase and Lowercase; category Lt counts as neither.
+// Test the properties Uppercase and Lowercase; category Lt counts as neither.
 bool IsUpper(char32_t c) { return Category(c) == UTF8PROC_CATEGORY_LU || IsIn(kOtherUppercase, c); }
 bool IsLower(char32_t c) { return Category(c) == UTF8PROC_CATEGORY_LL || IsIn(kOtherLowercase, c); }
 bool IsTitle(char32_t c) { return c >= 0x80 && Category(c) == UTF8PROC_CATEGORY_LT; }
 
 bool IsCased(char32_t c) { return IsUpper(c) || IsLower(c) || IsTitle(c); }
 
-// Property Case_Ignorable: what stands within a word without being its letter.
+// Property Case_Ignorable: characters inside a word that are not its letters.
 bool IsCaseIgnorable(char32_t c) {
   constexpr std::u32string_view kPunctuation =
       U"'.:\u00b7\u0387\u055f\u05f4\u2018\u2019\u2024\u2027\ufe13\ufe52\ufe55\uff07\uff0e\uff1a";
@@ -79,7 +80,8 @@ bool IsCaseIgnorable(char32_t c) {
   }
 }
 
-// Whether the sigma of bytes [start, end) ends its word: a cased letter before it, none behind.
+// True if the sigma of bytes [start, end) ends its word: a cased letter precedes it and none
+// follows.
 bool EndsWord(std::string_view text, size_t start, size_t end) {
   char32_t c = 0;
   do {
@@ -100,9 +102,9 @@ char32_t SimpleMapping(utf8proc_int32_t c, Case to) {
   return static_cast<char32_t>(to == Case::kUpper ? utf8proc_toupper(c) : utf8proc_totitle(c));
 }
 
-// Letters that become several (SpecialCasing.txt): those of their case folding, mapped one by one.
-// In title case only the first of them is mapped, and where one code point will do, it is preferred
-// (but for the sharp s).
+// Appends letters that become several (SpecialCasing.txt): the letters of their case folding,
+// mapped one by one. In title case only the first is mapped. A mapping to one code point is
+// preferred (but for the sharp s).
 void AppendMapped(char32_t c, Case to, std::string* out) {
   if (to == Case::kLower) return AppendLowercase(c, out);
   constexpr size_t kMaxFolded = 3;
@@ -121,7 +123,7 @@ void AppendMapped(char32_t c, Case to, std::string* out) {
   }
 }
 
-// `choose(c, first)`: the case of letter c.
+// `choose(c, first)` returns the case of letter c.
 template <typename Choose>
 std::string Map(std::string_view text, Choose choose) {
   std::string result;
@@ -143,7 +145,7 @@ int CombiningClass(utf8proc_int32_t code_point) {
   return utf8proc_get_property(code_point)->combining_class;
 }
 
-// Characters decomposed one by one, their marks not yet in order.
+// Decomposes characters one by one; their marks are not in order yet.
 std::vector<utf8proc_int32_t> Decompose(std::string_view text, bool compatibility) {
   const auto options = static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | UTF8PROC_STABLE |
                                                       (compatibility ? UTF8PROC_COMPAT : 0));
@@ -164,8 +166,8 @@ std::vector<utf8proc_int32_t> Decompose(std::string_view text, bool compatibilit
   return result;
 }
 
-// The canonical order: each run of non-starters by combining class. utf8proc's own ordering swaps
-// neighbours, which takes a time quadratic in the length of a run.
+// Puts marks in canonical order: sorts each run of non-starters by combining class. utf8proc's own
+// ordering swaps neighbours, which takes a time quadratic in the length of a run.
 void OrderMarks(std::vector<utf8proc_int32_t>* text) {
   const auto is_starter = [](utf8proc_int32_t c) { return CombiningClass(c) == 0; };
   auto run = text->begin();
@@ -262,7 +264,7 @@ bool IsLineBreak(char32_t code_point) {
 }
 
 void AppendLowercase(char32_t code_point, std::string* text) {
-  // The one character whose mapping is more than one (SpecialCasing.txt).
+  // This is the only character whose mapping has several (SpecialCasing.txt).
   if (code_point == 0x130) {
     *text += "i\u0307";
     return;
@@ -292,8 +294,8 @@ std::string ToTitle(std::string_view text) {
   });
 }
 
-// Every character below U+0300 is a starter that NFC leaves alone, and these are the only ones that
-// bytes up to 0xCB begin. The other forms leave ASCII alone.
+// Every character below U+0300 is a starter that NFC leaves unchanged, and bytes up to 0xCB begin
+// only these characters. The other forms leave ASCII unchanged.
 bool IsPlainlyNormal(std::string_view text, NormalForm form) {
   const unsigned char end = form == NormalForm::kNfc ? 0xcc : 0x80;
   return std::all_of(text.begin(), text.end(),

@@ -16,8 +16,8 @@ uint8_t ByteAt(std::string_view text, size_t position) {
 
 bool IsContinuation(char byte) { return (static_cast<uint8_t>(byte) & 0xc0u) == 0x80; }
 
-// The Unicode Standard, table 3-7: how long the character of a lead byte is and which second bytes
-// it allows. Length 0 for bytes that lead nothing.
+// The Unicode Standard, table 3-7: the length of the character of a lead byte, and the second bytes
+// that it allows. Length 0 for bytes that lead no character.
 struct Lead {
   size_t length;
   uint8_t second_min;
@@ -37,7 +37,7 @@ Lead LeadOf(uint8_t byte) {
   return {0, 0, 0};
 }
 
-// How many bytes at the start of `text` are ASCII; may stop up to 7 bytes early.
+// Returns how many bytes at the start of `text` are ASCII; may stop up to 7 bytes early.
 size_t AsciiPrefix(std::string_view text) {
   size_t length = 0;
   uint64_t word;

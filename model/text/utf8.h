@@ -1,4 +1,4 @@
-// UTF-8: validation, iteration by code point, and the repair of bytes that are not UTF-8.
+// UTF-8: validation, iteration by code point, and repair of bytes that are not UTF-8.
 #ifndef TLM_MODEL_TEXT_UTF8_H_
 #define TLM_MODEL_TEXT_UTF8_H_
 
@@ -16,21 +16,22 @@ struct Utf8Step {
     kTruncated,  // the whole text is the beginning of a character
   };
   Kind kind;
-  // Bytes of the character; of the maximal subpart to replace by one U+FFFD (The Unicode Standard,
-  // section 3.9, "U+FFFD Substitution of Maximal Subparts"); or of the whole text. At least 1.
+  // The length in bytes of the character; of the maximal subpart to replace by one U+FFFD (The
+  // Unicode Standard, section 3.9, "U+FFFD Substitution of Maximal Subparts"); or of the whole
+  // text. At least 1.
   size_t length;
 };
 
 // `text` must not be empty.
 Utf8Step NextUtf8(std::string_view text);
 
-// Offset of the first byte that is not part of well-formed UTF-8; npos when there is none.
+// Returns the offset of the first byte that is not part of well-formed UTF-8, or npos.
 size_t FindInvalidUtf8(std::string_view text);
 inline bool IsValidUtf8(std::string_view text) { return FindInvalidUtf8(text) == text.npos; }
 
 // The following functions take well-formed UTF-8.
 
-// The first and the last character of a text that is not empty, and their lengths in bytes.
+// The first or the last character of a text that is not empty, and its length in bytes.
 struct Utf8Character {
   char32_t code_point;
   size_t length;
@@ -38,20 +39,20 @@ struct Utf8Character {
 Utf8Character FirstCharacter(std::string_view text);
 Utf8Character LastCharacter(std::string_view text);
 
-// The code point at byte `*position`, which moves behind it.
+// Returns the code point at byte `*position`, and moves the position after it.
 char32_t NextCodePoint(std::string_view text, size_t* position);
-// The code point before byte `*position`, which moves to its first byte.
+// Returns the code point before byte `*position`, and moves the position to its first byte.
 char32_t PreviousCodePoint(std::string_view text, size_t* position);
 
 size_t CountCodePoints(std::string_view text);
-// Offset of code point number `index`; the length in bytes when there are fewer.
+// Returns the offset of code point number `index`, or the length in bytes when there are fewer.
 size_t ByteOffset(std::string_view text, size_t index);
 
-// text.find(part, from), in time that grows with the length of the text alone: string_view::find
-// takes the product of both lengths where a text repeats itself.
+// text.find(part, from) in time linear in the length of the text: string_view::find takes the
+// product of both lengths where a text repeats itself.
 size_t FindText(std::string_view text, std::string_view part, size_t from = 0);
 
-// `text` without the leading or trailing code points for which `strips` is true.
+// Returns `text` without the leading or trailing code points for which `strips` is true.
 template <typename Predicate>
 std::string_view StripLeft(std::string_view text, Predicate strips) {
   size_t start = 0;
@@ -72,21 +73,21 @@ std::string_view StripRight(std::string_view text, Predicate strips) {
 // `code_point` must be a Unicode scalar value.
 void AppendUtf8(char32_t code_point, std::string* text);
 
-// Turns bytes that arrive in any portions into well-formed UTF-8: what can never become a character
-// becomes U+FFFD, one for each maximal subpart, and what still can is held back (at most 3 bytes).
-// What comes out does not depend on how the bytes were divided. Not thread-safe.
+// Turns bytes that arrive in any portions into well-formed UTF-8. Bytes that can never become a
+// character become U+FFFD, one for each maximal subpart; bytes that still can are held back (at
+// most 3). The output does not depend on how the bytes were divided. Not thread-safe.
 class Utf8Repair {
  public:
   enum class Unit { kMaximalSubpart, kByte };
 
-  // With kByte every byte that is part of no character becomes a U+FFFD of its own.
+  // With kByte, every byte that is part of no character becomes a U+FFFD of its own.
   explicit Utf8Repair(Unit unit = Unit::kMaximalSubpart) : unit_(unit) {}
 
-  // Appends to `out` what `bytes` completes.
+  // Appends to `out` the text that `bytes` completes.
   void Append(std::string_view bytes, std::string* out);
-  // The input has ended: what was held back becomes U+FFFD. Ready for another input afterwards.
+  // Ends the input: bytes that were held back become U+FFFD. The next input may follow.
   void Flush(std::string* out);
-  // Whether bytes are held back.
+  // True while bytes are held back.
   bool holds() const { return !held_.empty(); }
 
  private:

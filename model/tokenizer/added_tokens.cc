@@ -17,7 +17,8 @@ bool TouchesWord(std::string_view text, size_t begin, size_t end) {
          (!after.empty() && IsWordCharacter(FirstCharacter(after).code_point));
 }
 
-// Where the white space that ends at `position` begins, looking back no further than `limit`.
+// Returns the beginning of the white space that ends at `position`, looking back no further than
+// `limit`.
 size_t WhiteSpaceBegin(std::string_view text, size_t position, size_t limit) {
   while (position > limit) {
     const Utf8Character last = LastCharacter(text.substr(0, position));
@@ -44,7 +45,7 @@ AddedTokenMatcher::AddedTokenMatcher(std::vector<AddedToken> tokens,
   TLM_CHECK(contents.size() == tokens_.size());
   for (size_t i = 0; i < contents.size(); ++i) {
     if (contents[i].empty()) continue;
-    // Two contents may become one by normalisation; the larger id counts.
+    // Two contents may become equal by normalisation; the larger id counts.
     int32_t& index = index_of_[contents[i]];
     if (index == ByteTrie::kNone || tokens_[index].id < tokens_[i].id) {
       index = static_cast<int32_t>(i);
@@ -67,7 +68,7 @@ std::optional<AddedTokenMatcher::Match> AddedTokenMatcher::FindNext(std::string_
 
 absl::Status AddedTokenMatcher::Split(std::string_view text, Sink sink, bool with_special) const {
   size_t done = 0;             // pieces before this byte went to the sink
-  size_t white_space_end = 0;  // of the last run that a token took along
+  size_t white_space_end = 0;  // end of the last run that a token included
   size_t from = 0;
   while (const std::optional<Match> match = FindNext(text, from)) {
     from = match->end;
@@ -78,12 +79,11 @@ absl::Status AddedTokenMatcher::Split(std::string_view text, Sink sink, bool wit
     size_t end = match->end;
     if (token.lstrip) begin = std::max(WhiteSpaceBegin(text, begin, done), done);
     if (token.rstrip) {
-      // Tokens of white space may follow each other in one run: it is walked once.
+      // Tokens of white space may follow each other in one run: it is scanned once.
       if (end > white_space_end) white_space_end = WhiteSpaceEnd(text, end);
       end = white_space_end;
     }
-    // A token may also lie in white space that the one before it took along; it counts all the
-    // same.
+    // A token may also be inside white space that the token before it included; it still counts.
     if (done < begin) {
       TLM_RETURN_IF_ERROR(sink({std::nullopt, text.substr(done, begin - done)}));
     }

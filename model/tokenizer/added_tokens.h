@@ -1,4 +1,4 @@
-// Tokens added to the model's own vocabulary, found in text before normalization.
+// Tokens added to the model's own vocabulary. They are found in text before normalisation.
 #ifndef TLM_MODEL_TOKENIZER_ADDED_TOKENS_H_
 #define TLM_MODEL_TOKENIZER_ADDED_TOKENS_H_
 
@@ -15,32 +15,31 @@
 
 namespace tlm {
 
-// As tokenizer.json describes one.
+// An added token as tokenizer.json describes it.
 struct AddedToken {
   int32_t id = 0;
   std::string content;       // UTF-8, not empty
   bool special = false;      // a control token: decoding may leave it out
-  bool single_word = false;  // only where no word character touches it
-  bool lstrip = false;       // takes the white space before it along
-  bool rstrip = false;       // takes the white space behind it along
+  bool single_word = false;  // matches only where no word character touches it
+  bool lstrip = false;       // the match includes the white space before it
+  bool rstrip = false;       // the match includes the white space after it
   bool normalized = false;   // searched for in normalised text, after the others
 };
 
-// Finds tokens in text: the leftmost match first, of those that begin together the longest.
+// Finds tokens in text: the leftmost match first; of matches that begin together, the longest.
 // Immutable, so any thread may use it.
 class AddedTokenMatcher {
  public:
-  // `contents[i]` is what to search for as `tokens[i]`: its content, or that normalised.
+  // Searches for `contents[i]` to find `tokens[i]`: the token's content, or its normalised content.
   AddedTokenMatcher(std::vector<AddedToken> tokens, const std::vector<std::string>& contents);
 
   struct Piece {
-    std::optional<int32_t> id;  // a token,
-    std::string_view text;      // or text between tokens, not empty
+    std::optional<int32_t> id;  // a token, or
+    std::string_view text;      // text between tokens, not empty
   };
   using Sink = absl::FunctionRef<absl::Status(const Piece&)>;
   // Calls `sink` with every piece of well-formed UTF-8 in order. Stops at the first error of `sink`
-  // and returns it.
-  // `with_special` false leaves special tokens as they stand, as if they were other text.
+  // and returns it. With `with_special` false, special tokens are part of the text between tokens.
   absl::Status Split(std::string_view text, Sink sink, bool with_special = true) const;
 
  private:
@@ -53,7 +52,7 @@ class AddedTokenMatcher {
   std::optional<Match> FindNext(std::string_view text, size_t from) const;
 
   std::vector<AddedToken> tokens_;
-  ByteTrie index_of_;  // into tokens_, by content
+  ByteTrie index_of_;  // indices into tokens_, by content
 };
 
 }  // namespace tlm

@@ -10,7 +10,7 @@
 namespace tlm {
 namespace {
 
-// Up to here looking at every pair for every merge is faster than keeping a heap.
+// Up to this length, looking at every pair for every merge is faster than keeping a heap.
 constexpr size_t kShortWordBytes = 32;
 
 uint64_t PairKey(int32_t left, int32_t right) {
@@ -64,7 +64,7 @@ absl::Status Bpe::Encode(std::string_view word, std::vector<int32_t>* ids) const
   return word.size() <= kShortWordBytes ? EncodeShort(word, ids) : EncodeLong(word, ids);
 }
 
-// The tokens of the bytes of a symbol; none, and nothing written, when one is missing.
+// Writes the tokens of the bytes of a symbol and returns their number; 0 if one is missing.
 size_t Bpe::AppendFallback(std::string_view symbol, int32_t* ids) const {
   size_t count = 0;
   for (const char byte : symbol) {
@@ -75,9 +75,9 @@ size_t Bpe::AppendFallback(std::string_view symbol, int32_t* ids) const {
   return count;
 }
 
-// Writes at most one id a byte and returns their number. An unknown token is written where the next
-// known one begins, thus behind the bytes that stood in for characters between: Hugging Face's
-// tokenizers do so.
+// Writes at most one id per byte and returns their number. An unknown token is written where the
+// next known one begins, and thus after the byte tokens of characters between them, like in Hugging
+// Face's tokenizers.
 absl::StatusOr<size_t> Bpe::ToSymbols(std::string_view word, int32_t* ids) const {
   const bool bytes = options_.symbols == Symbols::kBytes;
   size_t count = 0;
@@ -110,7 +110,7 @@ absl::StatusOr<size_t> Bpe::ToSymbols(std::string_view word, int32_t* ids) const
 
 absl::Status Bpe::EncodeShort(std::string_view word, std::vector<int32_t>* ids) const {
   int32_t symbols[kShortWordBytes];
-  Merge merges[kShortWordBytes];  // of symbol i with symbol i + 1
+  Merge merges[kShortWordBytes];  // merge of symbol i with symbol i + 1
   TLM_ASSIGN_OR_RETURN(size_t count, ToSymbols(word, symbols));
   for (size_t i = 0; i + 1 < count; ++i) merges[i] = FindMerge(symbols[i], symbols[i + 1]);
   while (count > 1) {
@@ -130,8 +130,8 @@ absl::Status Bpe::EncodeShort(std::string_view word, std::vector<int32_t>* ids) 
   return absl::OkStatus();
 }
 
-// A linked list of symbols, and a heap of the pairs that a merge names. A joined symbol stays where
-// its left part began, so positions always order symbols:
+// A linked list of symbols, and a heap of the pairs that a merge names. A joined symbol keeps the
+// position of its left part, so positions always order symbols:
 //
 //   position   0    1    2    3            0    1    2    3
 //   symbol     t -> h -> e -> y    th:     th ------> e -> y
@@ -168,7 +168,7 @@ class Bpe::LongWord {
     int32_t id;
     uint32_t previous;
     uint32_t next;
-    Merge with_next;  // rank kNoMerge as well once the symbol is part of the one before it
+    Merge with_next;  // rank kNoMerge also once the symbol is part of the one before it
   };
 
   void FindPair(uint32_t position) {

@@ -20,39 +20,39 @@
 
 namespace tlm {
 
-// The two tokens that a merge joins, as the vocabulary has them.
+// The two tokens that a merge joins, in the vocabulary's notation.
 using BpeMerge = std::pair<std::string, std::string>;
 
 // Immutable, so any thread may use it.
 class Bpe {
  public:
-  // What a word consists of at first.
+  // The symbols that a word consists of at first.
   enum class Symbols {
     kBytes,       // "byte-level"
-    kCharacters,  // as SentencePiece has it
+    kCharacters,  // like SentencePiece
   };
   struct Options {
     Symbols symbols = Symbols::kBytes;
-    // A character without a token becomes the tokens of its bytes, "<0x00>" to "<0xFF>", if all of
-    // them are in the vocabulary. Of kCharacters.
+    // For kCharacters: a character without a token becomes the tokens of its bytes, "<0x00>" to
+    // "<0xFF>", if all of them are in the vocabulary.
     bool byte_fallback = false;
-    // What is left without a token becomes this one; with `fuse_unknown` neighbours become one.
+    // A symbol that has no token becomes this one; with `fuse_unknown`, neighbours become one.
     std::optional<int32_t> unknown_id;
     bool fuse_unknown = false;
-    // A word that is a token as a whole is that token, whatever the merges would make of it.
+    // A word in the vocabulary is one token; merges are not applied.
     bool ignore_merges = false;
   };
-  // Merges stand in the order of their rank, the first being applied first, or `ranks` has that of
-  // each, the smallest first; of two equal merges the later counts. INVALID_ARGUMENT, naming the
-  // merge, when a part or the whole is no token. `vocabulary` must outlive the result.
+  // `ranks[i]` is the rank of merges[i], by default i; the merge of the lowest rank is applied
+  // first. Of two equal merges the later counts. INVALID_ARGUMENT names a merge of which a part or
+  // the result is no token. `vocabulary` must outlive the result.
   static absl::StatusOr<Bpe> Create(const Vocabulary* vocabulary,
                                     const std::vector<BpeMerge>& merges, Options options,
                                     std::span<const uint32_t> ranks = {});
 
-  // Appends the tokens of one pre-token, well-formed UTF-8: starting from single symbols, the
-  // adjacent pair of the lowest rank, of equal ones the leftmost, is joined until no pair is left
-  // that a merge names. Takes n log n steps for n bytes. INVALID_ARGUMENT when a symbol has no
-  // token and there is no unknown one; `word` has less than 2^31 bytes.
+  // Appends the tokens of one pre-token, well-formed UTF-8 of less than 2^31 bytes: starting from
+  // single symbols, the adjacent pair of the lowest rank (of equal ones the leftmost) is joined
+  // until no merge names an adjacent pair. Takes n log n steps for n bytes. INVALID_ARGUMENT when a
+  // symbol has no token and there is no unknown token.
   absl::Status Encode(std::string_view word, std::vector<int32_t>* ids) const;
 
  private:
@@ -73,8 +73,8 @@ class Bpe {
 
   const Vocabulary* vocabulary_;
   Options options_;
-  std::array<int32_t, 256> byte_ids_;              // of single bytes; -1: no token
-  std::array<int32_t, 256> fallback_ids_;          // of "<0x00>" ...; -1: no token
+  std::array<int32_t, 256> byte_ids_;              // ids of single bytes; -1: no token
+  std::array<int32_t, 256> fallback_ids_;          // ids of "<0x00>" ...; -1: no token
   absl::flat_hash_map<uint64_t, Merge> merge_of_;  // by left id << 32 | right id
 };
 

@@ -1,4 +1,4 @@
-// Strings, each with a number, found as prefixes of text.
+// Strings with a number each, found as prefixes of text.
 #ifndef TLM_MODEL_TOKENIZER_BYTE_TRIE_H_
 #define TLM_MODEL_TOKENIZER_BYTE_TRIE_H_
 
@@ -12,18 +12,18 @@
 
 namespace tlm {
 
-// Immutable once filled, so any thread may use it then.
+// Immutable once filled; any thread may use it from then on.
 class ByteTrie {
  public:
   static constexpr int32_t kNone = -1;
 
   ByteTrie() : value_at_{kNone} {}
 
-  // The value of `key`, which is not empty, to be set or changed: kNone when it is new. Valid until
-  // the next call.
+  // Returns the value of `key`, which is not empty, for setting or changing. It is kNone when the
+  // key is new. Valid until the next call.
   int32_t& operator[](std::string_view key);
 
-  // Whether some key begins with this byte.
+  // True if a key begins with this byte.
   bool Begins(char byte) const { return begins_key_[static_cast<uint8_t>(byte)]; }
 
   // Calls `found(length, value)` for every key that `text` begins with, shortest first.

@@ -10,7 +10,7 @@ namespace tlm {
 namespace {
 
 constexpr size_t kMaxBytes = size_t{16} << 20;
-// Clusters this long are looked at character by character.
+// Clusters of this length or more are replaced character by character.
 constexpr size_t kLongClusterBytes = 6;
 
 // The fields of a unit of Darts-clone's double array.
@@ -42,7 +42,8 @@ absl::Status CheckReplacements(std::string_view replacements) {
   return absl::OkStatus();
 }
 
-// Bytes of the extended grapheme cluster (Unicode Standard Annex 29) that `text` begins with.
+// Returns the bytes of the extended grapheme cluster (Unicode Standard Annex 29) that `text` begins
+// with.
 size_t ClusterLength(std::string_view text) {
   utf8proc_int32_t state = 0;
   Utf8Character previous = FirstCharacter(text);
@@ -83,8 +84,8 @@ absl::StatusOr<Charsmap> Charsmap::Create(std::string_view base64) {
   return Charsmap(std::move(units), std::string(rest.substr(trie_bytes)));
 }
 
-// What the shortest key stands for that `text` begins with. Positions that a damaged trie points to
-// may lie outside it.
+// Returns the replacement of the shortest key that `text` begins with. A damaged trie may point
+// outside of itself.
 std::optional<std::string_view> Charsmap::Find(std::string_view text) const {
   uint32_t position = OffsetOf(units_[0]);
   for (const char byte : text) {

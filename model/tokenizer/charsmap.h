@@ -17,19 +17,19 @@ namespace tlm {
 // Immutable, so any thread may use it.
 class Charsmap {
  public:
-  // No replacement has more bytes.
+  // The limit of a replacement's length.
   static constexpr size_t kMaxReplacementBytes = 64;
 
-  // The table in base64: the size of a double-array trie (Darts-clone's layout) in bytes, its
-  // units, both little-endian in 32 bits, and the replacements, each with a 0 behind.
+  // Reads the table from base64: the size of a double-array trie (Darts-clone's layout) in bytes,
+  // its units, both little-endian in 32 bits, and the replacements, with a 0 after each.
   // INVALID_ARGUMENT when it is malformed, has more than 16 MiB, or has a replacement that is too
   // long or not UTF-8.
   static absl::StatusOr<Charsmap> Create(std::string_view base64);
 
-  // Well-formed UTF-8 in and out, as Hugging Face's tokenizers apply the table: each extended
-  // grapheme cluster of less than 6 bytes is replaced as a whole by what the shortest key that it
-  // begins with stands for; of other clusters, and of those without a key, each character. Stops
-  // as soon as the result is longer than `max_bytes`.
+  // Takes and returns well-formed UTF-8, and applies the table like Hugging Face's tokenizers. An
+  // extended grapheme cluster of less than 6 bytes is replaced by the replacement of the shortest
+  // key that it begins with. In other clusters, and in clusters without such a key, each character
+  // is replaced on its own. Stops as soon as the result is longer than `max_bytes`.
   std::string Apply(std::string_view text, size_t max_bytes) const;
 
  private:

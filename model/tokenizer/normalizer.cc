@@ -14,7 +14,7 @@ absl::Status CheckContent(std::string_view content) {
                          Normalizer::kMaxContentBytes);
 }
 
-// `map(code_point, &out)` appends what each character becomes.
+// `map(code_point, &out)` appends the replacement of each character.
 template <typename Map>
 std::string MapCharacters(std::string_view text, Map&& map) {
   std::string result;
@@ -39,7 +39,7 @@ std::string_view StripWhiteSpace(std::string_view text, StripStep step) {
 
 bool IsBetween(char32_t c, char32_t first, char32_t last) { return c >= first && c <= last; }
 
-// The rules of Google's NMT systems, as SentencePiece's nmt_nfkc has them.
+// Applies the rules of Google's NMT systems, as in SentencePiece's nmt_nfkc.
 void AppendNmt(char32_t c, std::string* out) {
   if (IsBetween(c, 0x1, 0x8) || c == 0xb || IsBetween(c, 0xe, 0x1f) || c == 0x7f || c == 0x8f ||
       c == 0x9f) {
@@ -53,7 +53,7 @@ void AppendNmt(char32_t c, std::string* out) {
 
 }  // namespace
 
-// One text on its way through the steps. A step returns the text as it is then.
+// Takes one text through the steps. Each step returns the current text.
 class Normalizer::Run {
  public:
   Run(std::string_view text, std::string* storage)
@@ -69,7 +69,7 @@ class Normalizer::Run {
     return text_.empty() ? absl::OkStatus() : Set(fmt::format("{}{}", step.text, text_));
   }
 
-  // Literal.
+  // Replaces literal text.
   absl::Status operator()(const ReplaceStep& step) {
     size_t match = text_.find(step.pattern);
     if (match == text_.npos) return absl::OkStatus();
@@ -95,7 +95,7 @@ class Normalizer::Run {
     return Set(std::move(result));
   }
 
-  // Makes no text, only less of it.
+  // This step makes no new text: the result is a part of the text.
   absl::Status operator()(StripStep step) {
     text_ = StripWhiteSpace(text_, step);
     return absl::OkStatus();

@@ -1,4 +1,4 @@
-// What is done to text before pre-tokenization.
+// The changes to a text before pre-tokenization.
 #ifndef TLM_MODEL_TOKENIZER_NORMALIZER_H_
 #define TLM_MODEL_TOKENIZER_NORMALIZER_H_
 
@@ -18,7 +18,7 @@ namespace tlm {
 
 // Steps of a normalizer, named as tokenizer.json names them.
 struct PrependStep {
-  std::string text;  // put before text that is not empty
+  std::string text;  // inserted before text that is not empty
 };
 struct ReplaceStep {
   std::string pattern;      // Oniguruma's syntax, not empty
@@ -26,10 +26,10 @@ struct ReplaceStep {
   std::string content;      // replaces every match
 };
 struct StripStep {
-  bool left = true;  // removes White_Space there
+  bool left = true;  // removes White_Space at this end
   bool right = true;
 };
-struct LowercaseStep {};     // every character for itself
+struct LowercaseStep {};     // lowercases each character on its own
 struct StripAccentsStep {};  // removes the characters of category M
 struct NmtStep {};           // removes control characters, turns unusual white space into spaces
 struct PrecompiledStep {
@@ -44,17 +44,17 @@ class Normalizer {
   // A text of n bytes may become one of kMaxGrowth * n + kMaxGrowthBytes.
   static constexpr size_t kMaxGrowth = 32;
   static constexpr size_t kMaxGrowthBytes = 1024;
-  // Of what Prepend and Replace insert.
+  // The limit of the texts that Prepend and Replace insert.
   static constexpr size_t kMaxContentBytes = 256;
 
   Normalizer() = default;
-  // INVALID_ARGUMENT for contents longer than kMaxContentBytes and as Charsmap::Create and
-  // Regex::Compile say; UNIMPLEMENTED as the latter says.
+  // INVALID_ARGUMENT for contents longer than kMaxContentBytes; otherwise the errors of
+  // Charsmap::Create and Regex::Compile.
   static absl::StatusOr<Normalizer> Create(const std::vector<NormalizerStep>& steps);
 
-  // Well-formed UTF-8 in and out. The result is `text` itself or lies in `storage`, which must
-  // outlive its use. RESOURCE_EXHAUSTED when it would be larger than its limit, and as
-  // RegexMatcher::Find says.
+  // Takes and returns well-formed UTF-8. The result is `text` itself or a view of `storage`, which
+  // must outlive its use. RESOURCE_EXHAUSTED when it would be larger than its limit, and when
+  // RegexMatcher::Find returns it.
   absl::StatusOr<std::string_view> Normalize(std::string_view text, std::string* storage) const;
 
  private:

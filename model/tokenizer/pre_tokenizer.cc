@@ -20,8 +20,8 @@ std::string ReplaceSpaces(std::string_view text, std::string_view by) {
   return result;
 }
 
-// Puts neighbouring segments together as a behaviour says. One segment is held back, because the
-// next may join it.
+// Joins neighbouring segments by a behaviour. One segment is held back, because the next may join
+// it.
 class Grouping {
  public:
   using Sink = absl::FunctionRef<absl::Status(std::string_view)>;
@@ -65,12 +65,12 @@ class Grouping {
   const Sink sink_;
   std::string_view held_;
   bool has_held_ = false;
-  bool held_is_match_ = false;  // what was added to it last, for kMergedWithNext what it is
+  bool held_is_match_ = false;  // the last added segment; for kMergedWithNext all of held_
 };
 
 }  // namespace
 
-// One text on its way through the steps: pieces go down one by one, nothing is collected.
+// Takes one text through the steps: pieces are passed on one by one, nothing is collected.
 class PreTokenizer::Run {
  public:
   Run(const std::vector<Step>& steps, Sink sink) : steps_(steps), sink_(sink) {
@@ -130,7 +130,7 @@ class PreTokenizer::Run {
 
   const std::vector<Step>& steps_;
   const Sink sink_;
-  std::vector<std::optional<RegexMatcher>> matchers_;  // one a step
+  std::vector<std::optional<RegexMatcher>> matchers_;  // one per step
 };
 
 absl::StatusOr<PreTokenizer> PreTokenizer::Create(const std::vector<PreTokenizerStep>& steps) {

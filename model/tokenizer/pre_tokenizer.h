@@ -1,4 +1,4 @@
-// Division of text into pre-tokens, across whose borders no merge reaches.
+// Divides text into pre-tokens. No merge crosses their borders.
 #ifndef TLM_MODEL_TOKENIZER_PRE_TOKENIZER_H_
 #define TLM_MODEL_TOKENIZER_PRE_TOKENIZER_H_
 
@@ -19,51 +19,51 @@ namespace tlm {
 inline constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// One step; each applies to every piece that the one before it left.
+// One step; each applies to every piece that the step before it left.
 struct PreTokenizerStep {
   enum Kind {
     kSplit,        // cut at both ends of every match
     kPrefixSpace,  // put a space before a piece that does not begin with one
     kMetaspace,    // put `metaspace` for every space, perhaps one in front, and cut before each
   };
-  // What becomes of the matches of kSplit.
+  // What kSplit does with its matches.
   enum Behavior {
-    kIsolated,            // matches and what lies between them are pieces
-    kRemoved,             // only what lies between them
-    kContiguous,          // matches that follow each other directly are one piece
+    kIsolated,            // the matches and the texts between them are pieces
+    kRemoved,             // only the texts between matches are pieces
+    kContiguous,          // matches that directly follow each other are one piece
     kMergedWithPrevious,  // a match is part of the piece before it
-    kMergedWithNext,      // or behind it
+    kMergedWithNext,      // a match is part of the piece after it
   };
-  // Which pieces kMetaspace puts one in front of, unless they begin with it.
+  // The pieces that kMetaspace puts one in front of, unless they begin with it.
   enum Prepend { kAlways, kNever, kFirst };
 
   Kind kind = kSplit;
-  std::string pattern;      // of kSplit: Oniguruma syntax
+  std::string pattern;      // for kSplit: Oniguruma syntax
   bool is_literal = false;  // the pattern is plain text instead
   Behavior behavior = kIsolated;
-  bool invert = false;    // what lies between matches counts as the matches
-  std::string metaspace;  // of kMetaspace: one character
+  bool invert = false;    // the texts between matches count as the matches
+  std::string metaspace;  // for kMetaspace: one character
   Prepend prepend = kAlways;
-  bool cuts = true;  // kMetaspace divides
+  bool cuts = true;  // whether kMetaspace divides
 };
 
 // Immutable, so any thread may use it.
 class PreTokenizer {
  public:
-  // INVALID_ARGUMENT and UNIMPLEMENTED as Regex::Compile gives them.
+  // Returns the errors of Regex::Compile.
   static absl::StatusOr<PreTokenizer> Create(const std::vector<PreTokenizerStep>& steps);
 
   using Sink = absl::FunctionRef<absl::Status(std::string_view)>;
-  // Calls `sink` with every pre-token of well-formed UTF-8 in order, none of them empty; the view
-  // is valid during the call. `begins_input` says that `text` is where the whole input begins:
-  // kFirst looks for it. Stops at the first error of `sink` and returns it; RESOURCE_EXHAUSTED as
-  // RegexMatcher::Find gives it.
+  // Calls `sink` with every pre-token of well-formed UTF-8 in order; none is empty, and the view is
+  // valid during the call. `begins_input` says that `text` begins the whole input; kFirst depends
+  // on it. Stops at the first error of `sink` and returns it; RESOURCE_EXHAUSTED when
+  // RegexMatcher::Find returns it.
   absl::Status Split(std::string_view text, bool begins_input, Sink sink) const;
 
  private:
   struct Step {
     PreTokenizerStep options;
-    std::optional<Regex> regex;  // of kSplit
+    std::optional<Regex> regex;  // for kSplit
   };
   class Run;
 

@@ -15,7 +15,7 @@
 namespace tlm {
 namespace {
 
-// Oniguruma's \w. PCRE2 10.42 leaves out marks and connectors other than '_'.
+// Oniguruma's \w. PCRE2 10.42 omits marks and connectors other than '_'.
 constexpr std::string_view kWordProperties = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
 
 bool Contains(std::string_view set, char c) { return set.find(c) != set.npos; }
@@ -68,7 +68,7 @@ class Translator {
   absl::Status OpenClass() {
     in_class_ = true;
     Copy(Rest().substr(0, 2) == "[^" ? 2 : 1);
-    // Directly after the bracket both take ']' for itself.
+    // Directly after the bracket, both read ']' as a character.
     if (!Rest().empty() && Rest()[0] == ']') Copy(1);
     return absl::OkStatus();
   }
@@ -76,7 +76,7 @@ class Translator {
   absl::Status StepInClass() {
     const std::string_view rest = Rest();
     if (rest[0] == '\\') return Escape();
-    // A class within a class and an intersection: PCRE2 would take the characters for themselves.
+    // For a class within a class and an intersection: PCRE2 would read these characters literally.
     if (rest[0] == '[') return Unsupported(1);
     if (rest.substr(0, 2) == "&&") return Unsupported(2);
     if (rest[0] == ']') in_class_ = false;
@@ -84,7 +84,8 @@ class Translator {
     return absl::OkStatus();
   }
 
-  // (...), (?:...), look-around, atomic groups, and the one option both spell alike: i.
+  // Handles (...), (?:...), look-around, atomic groups, and the one option that both spell alike:
+  // i.
   absl::Status OpenGroup() {
     const std::string_view rest = Rest();
     if (rest.substr(0, 2) == "(*") return Unsupported(2);
@@ -102,8 +103,8 @@ class Translator {
     return Unsupported(4);
   }
 
-  // {n}, {n,} and {n,m}. Oniguruma reads {,m} as well, and reads a '+' behind as repetition where
-  // PCRE2 reads a possessive quantifier.
+  // Handles {n}, {n,} and {n,m}. Oniguruma also reads {,m}, and takes a '+' after it for a
+  // repetition where PCRE2 reads a possessive quantifier.
   absl::Status Interval() {
     const size_t end = Rest().find('}');
     if (Rest().substr(0, 2) == "{," || end == std::string_view::npos) return Unsupported(2);
@@ -145,7 +146,7 @@ class Translator {
     return absl::OkStatus();
   }
 
-  // \p{Name} or \p{^Name}; PCRE2 knows whether there is such a property.
+  // Handles \p{Name} or \p{^Name}; PCRE2 knows whether there is such a property.
   absl::Status PropertyEscape() {
     const size_t end = Rest().find('}');
     if (Rest().substr(2, 1) != "{" || end == std::string_view::npos) return Unsupported(3);
@@ -153,7 +154,7 @@ class Translator {
     return absl::OkStatus();
   }
 
-  // \uHHHH
+  // Handles \uHHHH.
   absl::Status UnicodeEscape() {
     const std::string_view digits = Rest().substr(2, 4);
     if (!AreHexDigits(digits) || digits.size() != 4) return Unsupported(6);
@@ -161,7 +162,8 @@ class Translator {
     return absl::OkStatus();
   }
 
-  // \x{H...}, or \xHH of an ASCII character: above it Oniguruma means a byte, PCRE2 a character.
+  // Handles \x{H...}, or \xHH of an ASCII character: above it Oniguruma means a byte, PCRE2 a
+  // character.
   absl::Status HexEscape() {
     if (Rest().substr(2, 1) == "{") {
       const size_t end = Rest().find('}');
@@ -190,7 +192,8 @@ class Translator {
   std::string result_;
 };
 
-// Bounds of one search. The patterns of published tokenizers backtrack at most once a character.
+// The bounds of one search. The patterns of published tokenizers backtrack at most once per
+// character.
 constexpr uint32_t kMatchLimit = 100'000'000;
 constexpr uint32_t kHeapLimitKib = 256 * 1024;
 constexpr size_t kJitStackStartBytes = size_t{64} << 10;
@@ -237,7 +240,7 @@ absl::StatusOr<Regex::Code> Regex::CompilePcre2(std::string_view pattern, unsign
     return InvalidArgument("regular expression {} is malformed at offset {}: {}", Quoted(pattern),
                            offset, ErrorMessage(error));
   }
-  // Where memory cannot be made executable this fails, and the interpreter does the work.
+  // If memory cannot be made executable this fails, and the interpreter does the work.
   pcre2_jit_compile_8(code.get(), PCRE2_JIT_COMPLETE);
   return code;
 }
@@ -251,7 +254,7 @@ absl::StatusOr<Regex> Regex::Compile(std::string_view pattern) {
   TLM_ASSIGN_OR_RETURN(const std::string translated, ToPcre2Syntax(pattern));
   absl::StatusOr<Code> code = CompilePcre2(translated, kOptions);
   if (!code.ok()) {
-    // An offset in what the author wrote is worth more than one in the translation.
+    // An offset in the author's pattern is more useful than one in the translation.
     TLM_RETURN_IF_ERROR(CompilePcre2(pattern, kOptions).status());
     return code.status();
   }
@@ -277,7 +280,7 @@ void RegexMatcher::Free::operator()(pcre2_real_jit_stack_8* stack) const {
   pcre2_jit_stack_free_8(stack);
 }
 
-// One pair of offsets: groups are not needed.
+// One pair of offsets is enough: groups are not needed.
 RegexMatcher::RegexMatcher(const Regex& regex)
     : code_(regex.code_.get()),
       context_(OrBadAlloc(pcre2_match_context_create_8(nullptr))),
@@ -289,8 +292,9 @@ RegexMatcher::RegexMatcher(const Regex& regex)
 RegexMatcher::RegexMatcher(RegexMatcher&& other) noexcept = default;
 RegexMatcher::~RegexMatcher() = default;
 
-// JIT code may use 32 KiB of the machine stack, which repeated groups over long texts exceed. More
-// is fetched once; what exceeds even that goes to the interpreter, whose memory is the heap.
+// JIT code may use 32 KiB of the machine stack, which repeated groups over long texts exceed. A
+// larger stack is made once; searches that exceed even this go to the interpreter, whose memory is
+// the heap.
 int RegexMatcher::MatchWithMoreStack(std::string_view subject, size_t from) {
   if (stack_ == nullptr) {
     stack_.reset(pcre2_jit_stack_create_8(kJitStackStartBytes, kJitStackMaxBytes, nullptr));
@@ -320,7 +324,7 @@ absl::StatusOr<std::optional<RegexMatcher::Match>> RegexMatcher::Find(std::strin
 }
 
 absl::Status RegexMatcher::ForEachSegment(std::string_view subject, SegmentSink sink) {
-  std::optional<size_t> done;  // where the last match ended
+  std::optional<size_t> done;  // the end of the last match
   size_t from = 0;
   while (from <= subject.size()) {
     TLM_ASSIGN_OR_RETURN(const std::optional<Match> match, Find(subject, from));

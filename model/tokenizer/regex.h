@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-// As <pcre2.h> declares them; the header itself stays out of this one.
+// PCRE2's types, declared here because this header does not include <pcre2.h>.
 struct pcre2_real_code_8;
 struct pcre2_real_match_context_8;
 struct pcre2_real_match_data_8;
@@ -21,20 +21,20 @@ struct pcre2_real_jit_stack_8;
 
 namespace tlm {
 
-// A pattern for PCRE2 with PCRE2_UTF, PCRE2_UCP and PCRE2_MULTILINE that matches what `pattern`
-// matches in Oniguruma's own syntax over UTF-8. What the two read alike is copied, \s and \w become
-// the properties they stand for, and what they read differently (\h, [a&&b], (?m), a+ after {1,3},
-// ...) is UNIMPLEMENTED, naming the construct and its byte offset. A malformed pattern may pass:
-// PCRE2 refuses it.
+// Translates a pattern of Oniguruma's own syntax over UTF-8 into one that matches the same texts in
+// PCRE2 with PCRE2_UTF, PCRE2_UCP and PCRE2_MULTILINE. Constructs that both read alike are copied,
+// \s and \w become the corresponding properties, and constructs that they read differently (\h,
+// [a&&b], (?m), a+ after {1,3}, ...) are UNIMPLEMENTED; the message names the construct and its
+// byte offset. A malformed pattern may pass: PCRE2 refuses it.
 absl::StatusOr<std::string> ToPcre2Syntax(std::string_view pattern);
 
 // Immutable, so any thread may use it through a RegexMatcher of its own.
 class Regex {
  public:
-  // A pattern in Oniguruma's syntax. INVALID_ARGUMENT, with PCRE2's message and the byte offset,
-  // when it is malformed; UNIMPLEMENTED as ToPcre2Syntax says.
+  // Compiles a pattern in Oniguruma's syntax. INVALID_ARGUMENT, with PCRE2's message and the byte
+  // offset, when it is malformed; UNIMPLEMENTED when ToPcre2Syntax returns it.
   static absl::StatusOr<Regex> Compile(std::string_view pattern);
-  // Matches exactly `text`.
+  // Makes a pattern that matches exactly `text`.
   static absl::StatusOr<Regex> CompileLiteral(std::string_view text);
 
  private:
@@ -61,16 +61,16 @@ class RegexMatcher {
     size_t begin;  // byte offsets in the subject; begin <= end
     size_t end;
   };
-  // The leftmost match that begins at byte `from` or later; look-behind sees what stands before.
-  // `subject` must be well-formed UTF-8 (it is not checked again) and `from` a character boundary.
-  // RESOURCE_EXHAUSTED when the search needs more backtracking or memory than its fixed limits
-  // allow.
+  // Returns the leftmost match that begins at byte `from` or later; look-behind sees the text
+  // before it. `subject` must be well-formed UTF-8 (it is not checked again) and `from` a character
+  // boundary. RESOURCE_EXHAUSTED when the search needs more backtracking or memory than its fixed
+  // limits allow.
   absl::StatusOr<std::optional<Match>> Find(std::string_view subject, size_t from);
 
   using SegmentSink = absl::FunctionRef<absl::Status(std::string_view segment, bool is_match)>;
-  // Calls `sink` with all of `subject` in order: matches, found one after the other, and what lies
-  // between them. Only matches may be empty, but none that begins where the match before it ended.
-  // Stops at the first error of `sink` and returns it.
+  // Calls `sink` with all of `subject` in order: the successive matches and the texts between them.
+  // Only matches may be empty, but no empty match begins where the match before it ended. Stops at
+  // the first error of `sink` and returns it.
   absl::Status ForEachSegment(std::string_view subject, SegmentSink sink);
 
  private:
@@ -85,7 +85,8 @@ class RegexMatcher {
   const pcre2_real_code_8* code_;
   std::unique_ptr<pcre2_real_match_context_8, Free> context_;
   std::unique_ptr<pcre2_real_match_data_8, Free> data_;
-  std::unique_ptr<pcre2_real_jit_stack_8, Free> stack_;  // made when the machine stack is too small
+  std::unique_ptr<pcre2_real_jit_stack_8, Free> stack_;  // created when the machine stack is too
+                                                         // small
 };
 
 }  // namespace tlm

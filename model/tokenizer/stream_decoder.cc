@@ -36,7 +36,7 @@ std::string StreamDecoder::AppendAll(std::span<const int32_t> ids) {
 
 void StreamDecoder::AppendToken(int32_t id, std::string* text) {
   std::string complete;
-  // Bytes join bytes only.
+  // Bytes join only with bytes.
   const bool is_byte = tokenizer_->IsByte(id);
   if (tokenizer_->decoder().has_byte_tokens() && !is_byte) repair_.Flush(&complete);
   if (is_first_ && tokenizer_->decoder().first_token_is_special()) {
@@ -48,7 +48,7 @@ void StreamDecoder::AppendToken(int32_t id, std::string* text) {
   Emit(complete, text);
 }
 
-// Takes off the front of the text what the decoder strips there.
+// Removes the decoder's stripped() from the front of the text.
 void StreamDecoder::Emit(std::string_view text, std::string* out) {
   const std::string_view stripped = tokenizer_->decoder().stripped();
   while (strippable_ > 0 && !text.empty()) {

@@ -59,7 +59,7 @@ absl::Status TokenDecoder::Add(const TokenDecoderStep& step) {
     is_fused_ = true;
     return absl::OkStatus();
   }
-  // A step here would see what neighbouring bytes are together, however many they are.
+  // A step here would need the joined text of any number of neighbouring bytes.
   if (has_byte_tokens_) {
     return Unimplemented("decoder: {} between 'ByteFallback' and 'Fuse' is not supported",
                          Quoted(kNames[step.kind]));
@@ -74,7 +74,7 @@ absl::Status TokenDecoder::Add(const TokenDecoderStep& step) {
   return absl::OkStatus();
 }
 
-// Here a step sees the whole text, which a stream does not have.
+// Once tokens are joined, a step sees the whole text, which a stream does not have.
 absl::Status TokenDecoder::AddAfterFuse(const TokenDecoderStep& step) {
   if (step.kind == TokenDecoderStep::kFuse) return absl::OkStatus();
   if (step.kind != TokenDecoderStep::kStrip || step.stop != 0 || max_stripped_ != 0) {

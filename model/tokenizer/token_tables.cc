@@ -12,7 +12,7 @@ namespace {
 
 using IdMap = absl::flat_hash_map<std::string, int32_t>;
 
-// Which added tokens there are, none of them twice.
+// Indexes the added tokens by content; none may occur twice.
 absl::StatusOr<IdMap> IndexAddedTokens(const std::vector<AddedToken>& tokens) {
   IdMap result;
   for (const AddedToken& token : tokens) {
@@ -39,8 +39,8 @@ absl::StatusOr<std::vector<std::string>> SearchedContents(const std::vector<Adde
   return result;
 }
 
-// The model's own tokens. One that is not written in the byte-level alphabet must also be an added
-// token: the merges cannot make it.
+// Returns the model's own tokens. A token that is not written in the byte-level alphabet must also
+// be an added token: the merges cannot make it.
 absl::StatusOr<std::vector<VocabularyEntry>> ModelEntries(const TokenizerDescription& description,
                                                           const IdMap& added) {
   std::vector<VocabularyEntry> entries;
@@ -65,8 +65,8 @@ absl::StatusOr<std::vector<VocabularyEntry>> ModelEntries(const TokenizerDescrip
   return entries;
 }
 
-// What a token says. Many added tokens were written in the byte-level alphabet ("Ġword"), but one
-// that would not be text that way ("café") means itself.
+// Returns the text of a token. Many added tokens were written in the byte-level alphabet ("Ġword"),
+// but a token that would not be UTF-8 in it ("café") is its own text.
 absl::StatusOr<TokenDecoder::TokenText> Decode(const TokenDecoder& decoder,
                                                const std::string& token, bool is_added,
                                                bool is_first) {
@@ -125,7 +125,8 @@ absl::StatusOr<TokenTables> BuildTokenTables(const TokenizerDescription& descrip
   for (const auto& [content, id] : description.model.vocab) {
     if (!tables.added_ids.contains(content)) tokens.push_back({id, &content, false});
   }
-  absl::flat_hash_map<int32_t, std::string_view> content_of;  // the model's, of ids of added ones
+  absl::flat_hash_map<int32_t, std::string_view> content_of;  // the model's content for ids of
+                                                              // added tokens
   for (const AddedToken& token : added) content_of.emplace(token.id, std::string_view());
   for (const auto& [content, id] : description.model.vocab) {
     if (const auto same = content_of.find(id); same != content_of.end()) same->second = content;

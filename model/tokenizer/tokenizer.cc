@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kMaxFileBytes = size_t{256} << 20;
 constexpr size_t kMaxTextBytes = size_t{1} << 30;
 
-// In place: they may be the most of a description.
+// Converts in place: the merges may be most of a description.
 absl::Status ConvertMerges(std::vector<BpeMerge>& merges, bool is_byte_level) {
   for (size_t i = 0; i < merges.size(); ++i) {
     auto& [left, right] = merges[i];
@@ -32,7 +32,7 @@ absl::Status ConvertMerges(std::vector<BpeMerge>& merges, bool is_byte_level) {
   return absl::OkStatus();
 }
 
-// The first byte that has no token of its own.
+// Returns the first byte that has no token of its own.
 std::optional<int> FindMissingByte(const Vocabulary& vocabulary) {
   for (int byte = 0; byte < 256; ++byte) {
     const char character = static_cast<char>(byte);
@@ -41,7 +41,7 @@ std::optional<int> FindMissingByte(const Vocabulary& vocabulary) {
   return std::nullopt;
 }
 
-// A byte-level vocabulary with every byte has nothing unknown, whatever its options say.
+// A byte-level vocabulary with every byte needs no unknown token, regardless of its options.
 absl::StatusOr<Bpe::Options> BpeOptions(const ModelDescription& model, bool is_byte_level,
                                         const Vocabulary& vocabulary) {
   Bpe::Options options;
@@ -84,7 +84,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(TokenizerDescriptio
   TLM_ASSIGN_OR_RETURN(Normalizer normalizer, Normalizer::Create(description.normalizer));
   TLM_ASSIGN_OR_RETURN(TokenDecoder decoder, TokenDecoder::Create(description.decoder));
   TLM_ASSIGN_OR_RETURN(TokenTables tables, BuildTokenTables(description, normalizer, decoder));
-  // Megabytes, which are in the tables now.
+  // Frees megabytes that the tables now hold.
   decltype(description.model.vocab)().swap(description.model.vocab);
   std::unique_ptr<Tokenizer> result(new Tokenizer(std::move(decoder), std::move(tables)));
   result->is_byte_level_ = description.pre_tokenizer.is_byte_level;
@@ -145,7 +145,7 @@ class Tokenizer::Output {
  public:
   explicit Output(IdSink take) : take_(take) {}
 
-  // What comes next is appended here, and Passed on.
+  // Append the next ids here, then call Pass.
   std::vector<int32_t>* ids() { return &ids_; }
   absl::Status Pass() { return ids_.size() < kAtOnce ? absl::OkStatus() : Flush(); }
   absl::Status Flush() {

@@ -1,5 +1,5 @@
-// Text to token ids and back, as a Hugging Face tokenizer.json describes it: byte-level BPE (GPT-2,
-// Qwen, Llama 3), SentencePiece's BPE (Llama 2, Mistral) and Unigram.
+// Converts text to token ids and back, as a Hugging Face tokenizer.json describes it: byte-level
+// BPE (GPT-2, Qwen, Llama 3), SentencePiece's BPE (Llama 2, Mistral) and Unigram.
 //
 //   text -> added tokens -> normalizer -> pre-tokenizer -> model -> special tokens around it
 #ifndef TLM_MODEL_TOKENIZER_TOKENIZER_H_
@@ -41,12 +41,12 @@ struct EncodeOptions {
 class Tokenizer {
  public:
   // NOT_FOUND and FAILED_PRECONDITION when the file cannot be read; INVALID_ARGUMENT when it is
-  // larger than 256 MiB, malformed or inconsistent; UNIMPLEMENTED when it has a component that is
-  // not supported, the message naming it.
+  // larger than 256 MiB, malformed or inconsistent; UNIMPLEMENTED, naming the component, when a
+  // component is not supported.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(const std::string& tokenizer_json_path);
-  // The same from the text of such a file.
+  // Reads the text of such a file.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> FromJson(std::string_view json);
-  // The same from what was read of a file: see tokenizer_gguf.h, too.
+  // Builds a tokenizer from the parsed content of a file; see also tokenizer_gguf.h.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(TokenizerDescription description);
 
   Tokenizer(const Tokenizer&) = delete;
@@ -62,21 +62,21 @@ class Tokenizer {
                                               bool add_special_tokens) const {
     return Encode(utf8_text, EncodeOptions{add_special_tokens, true});
   }
-  // The same ids, handed to `take` in order, a few hundred at a time: for callers that need not
-  // keep them, or may stop. Ends at the first error of `take` and returns it.
+  // Passes the same ids to `take` in order, a few hundred at a time, for callers that do not keep
+  // them or may stop. Ends at the first error of `take` and returns it.
   using IdSink = absl::FunctionRef<absl::Status(std::span<const int32_t>)>;
   absl::Status EncodeTo(std::string_view utf8_text, const EncodeOptions& options,
                         IdSink take) const;
 
-  // The text of the tokens from the beginning of a text on; U+FFFD replaces what is not UTF-8:
-  // one for each maximal subpart, of SentencePiece's byte tokens one for each byte. Ids without a
-  // token are skipped. (Hugging Face's tokenizers replace a whole run of byte tokens, valid
-  // characters included, when some of its bytes are not UTF-8; a stream cannot do that.)
+  // Returns the text of tokens that begin a text. U+FFFD replaces bytes that are not UTF-8: one for
+  // each maximal subpart, but one for each byte of SentencePiece's byte tokens. Ids without a token
+  // are skipped. (Hugging Face's tokenizers replace a whole run of byte tokens, valid characters
+  // included, when some of its bytes are not UTF-8; a stream cannot do this.)
   std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens = true) const;
 
-  // The text of a token in the middle of a text: " the", "\n". It need not be UTF-8, and is empty
-  // for ids that have no token (any number will do: models pad their vocabulary). Valid as long as
-  // the tokenizer.
+  // Returns the text of a token inside a text: " the", "\n". It need not be UTF-8, and is empty for
+  // ids without a token (any number is allowed: models pad their vocabulary). Valid as long as the
+  // tokenizer.
   std::string_view TokenBytes(int32_t id) const { return tables_.Text(id); }
 
   // One past the largest id that has a token.
@@ -84,19 +84,21 @@ class Tokenizer {
 
   bool HasToken(int32_t id) const { return !tables_.vocabulary.Bytes(id).empty(); }
 
-  // Whether it is an added token marked as special. False for ids without a token.
+  // True for an added token that is marked as special; false for ids without a token.
   bool IsSpecial(int32_t id) const;
 
-  // The id of a token named as tokenizer.json names it: "<|endoftext|>", "Ġthe", "▁the".
+  // Returns the id of a token by its name in tokenizer.json: "<|endoftext|>", "Ġthe", "▁the".
   std::optional<int32_t> TokenToId(std::string_view content) const;
-  // And back; empty for ids without a token.
+  // Returns the name of a token in tokenizer.json; empty for ids without a token.
   std::string IdToToken(int32_t id) const;
 
-  // For joining tokens; StreamDecoder does it.
+  // StreamDecoder joins tokens with it.
   const TokenDecoder& decoder() const { return decoder_; }
-  // The text of a token at the beginning of a text: TokenBytes unless the decoder says otherwise.
+  // Returns the text of a token at the beginning of a text: TokenBytes unless the decoder says
+  // otherwise.
   std::string_view FirstTokenText(int32_t id) const;
-  // Whether it is one byte of a character, as "<0xE4>" is. False for ids without a token.
+  // True for a token that is one byte of a character, such as "<0xE4>"; false for ids without a
+  // token.
   bool IsByte(int32_t id) const;
 
  private:
@@ -114,8 +116,8 @@ class Tokenizer {
   bool is_byte_level_ = false;
   std::vector<bool> is_special_;  // by id
   Normalizer normalizer_;
-  std::optional<AddedTokenMatcher> raw_matcher_;         // of tokens found in the text as it is
-  std::optional<AddedTokenMatcher> normalized_matcher_;  // and of those found after normalisation
+  std::optional<AddedTokenMatcher> raw_matcher_;         // finds tokens in the text as it is
+  std::optional<AddedTokenMatcher> normalized_matcher_;  // finds tokens in normalised text
   std::optional<PreTokenizer> pre_tokenizer_;
   std::variant<std::monostate, Bpe, Unigram> model_;  // set by Create
   SpecialTokenFrame frame_;

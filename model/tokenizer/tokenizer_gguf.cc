@@ -20,23 +20,23 @@
 namespace tlm {
 namespace {
 
-// "tokenizer.ggml.token_type"; normal tokens are those of no other type.
+// "tokenizer.ggml.token_type"; tokens of other types are normal.
 enum TokenType : int64_t { kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
 
 // Every split of a token of the model "llama" is looked up.
 constexpr size_t kMaxScoredTokenBytes = 512;
-// The pairs of tokens that are a token, too, with their overhead; those of 262,144 tokens of common
-// models are 50 MB.
+// The bytes of the pairs of tokens that form a token, with their overhead; for the 262,144 tokens
+// of common models they are 50 MB.
 constexpr size_t kMaxScoredMergeBytes = size_t{256} << 20;
 constexpr size_t kMaxTokenBytes = 16384;
 constexpr size_t kMaxAddedBytes = 1024;  // searched for at every byte of a text
 
 constexpr std::string_view kWordMark = "▁";
 
-// How a model of the kind "gpt2" divides texts.
+// The division of texts by models of the kind "gpt2".
 struct Division {
-  std::vector<const char*> names;          // of "tokenizer.ggml.pre"
-  std::vector<std::string_view> patterns;  // one after the other, every match by itself
+  std::vector<const char*> names;          // values of "tokenizer.ggml.pre"
+  std::vector<std::string_view> patterns;  // applied one after the other; every match is a piece
   bool ignore_merges = false;
   bool add_bos = false;  // unless the file says otherwise
   bool nfc = false;
@@ -140,20 +140,19 @@ absl::StatusOr<std::vector<Token>> ReadTokens(const GgufMetadata& metadata) {
   return tokens;
 }
 
-// Else its id has none.
+// False if the id has no token.
 bool IsToken(const Token& token) { return !token.text.empty() && token.type != kUnused; }
 
 bool IsAdded(const Token& token) {
   return token.type == kControl || token.type == kUserDefined || token.type == kUnknown;
 }
 
-// Merges may make user-defined tokens, too: those that mean in the byte-level alphabet what they
-// say.
+// Merges may make user-defined tokens, too, if these equal their text in the byte-level alphabet.
 bool MayBeMerged(const Token& token) {
   return token.type == kUserDefined && BytesFromByteLevel(token.text) == token.text;
 }
 
-// The vocabulary and the added tokens.
+// Adds the tokens to the vocabulary or to the added tokens.
 absl::Status AddTokens(const std::vector<Token>& tokens, TokenizerDescription* description) {
   description->model.vocab.reserve(tokens.size());
   for (size_t i = 0; i < tokens.size(); ++i) {
@@ -176,7 +175,8 @@ absl::Status AddTokens(const std::vector<Token>& tokens, TokenizerDescription* d
   return absl::OkStatus();
 }
 
-// The id of "tokenizer.ggml.NAME_token_id", else `otherwise`; none where it has no token.
+// Returns the id of "tokenizer.ggml.NAME_token_id", by default `otherwise`; nullopt if the id has
+// no token.
 absl::StatusOr<std::optional<int32_t>> SpecialId(const GgufMetadata& metadata,
                                                  std::string_view name,
                                                  const std::vector<Token>& tokens,
@@ -194,8 +194,8 @@ absl::StatusOr<std::optional<int32_t>> SpecialId(const GgufMetadata& metadata,
 struct FrameToken {
   const char* name;
   bool is_added;              // unless the file says otherwise
-  std::optional<int32_t> id;  // likewise
-  std::vector<int32_t>* ids;  // takes it
+  std::optional<int32_t> id;  // unless the file names another
+  std::vector<int32_t>* ids;  // receives it
 };
 
 absl::Status AddFrame(const GgufMetadata& metadata, const std::vector<Token>& tokens,
@@ -223,7 +223,7 @@ absl::Status ReadMerges(const GgufMetadata& metadata, ModelDescription* model) {
   model->merges.reserve(merges->size());
   for (size_t i = 0; i < merges->size(); ++i) {
     const std::string_view merge = (*merges)[i];
-    // Neither part is empty or has a space, which is written "Ġ".
+    // Neither part is empty or has a space, because a space is written "Ġ".
     const size_t space = merge.find(' ', 1);
     if (merge.size() < 3 || space >= merge.size() - 1 || !IsValidUtf8(merge)) {
       return InvalidArgument("key '{}': element {}, {}, is not two tokens with a space between",
@@ -264,12 +264,13 @@ absl::StatusOr<std::vector<double>> ReadScores(const GgufMetadata& metadata, siz
                          tokens);
 }
 
-// Whether merges may make or join a token.
+// True if merges may make or join this token.
 bool IsMergeable(const Token& token) {
   return IsToken(token) && !IsAdded(token) && token.type != kByte;
 }
 
-// Every pair of tokens that is a token, too; its score gives the rank, the highest 0.
+// Makes a merge of every pair of tokens that forms a token; the score gives the rank, the highest
+// rank 0.
 absl::Status AddScoredMerges(const std::vector<Token>& tokens, const std::vector<double>& scores,
                              ModelDescription* model) {
   absl::flat_hash_set<std::string_view> parts;
@@ -347,7 +348,7 @@ absl::StatusOr<TokenizerDescription> ReadSentencePiece(const GgufMetadata& metad
   return result;
 }
 
-// What follows writes a byte-level tokenizer.json.
+// The following functions write a byte-level tokenizer.json.
 
 using nlohmann::json;
 
@@ -389,7 +390,7 @@ json PreTokenizerJson(const TokenizerDescription& description) {
   return {{"type", "Sequence"}, {"pretokenizers", steps}};
 }
 
-// Null without a frame.
+// Returns null without a frame.
 json FrameJson(const SpecialTokenFrame& frame, const GgufStrings& texts) {
   if (frame.before.empty() && frame.after.empty()) return nullptr;
   json single = json::array();

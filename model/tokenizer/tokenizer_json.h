@@ -17,7 +17,7 @@
 
 namespace tlm {
 
-// "model", its strings as they stand there.
+// The member "model", with its strings as in the file.
 struct ModelDescription {
   enum Kind { kBpe, kUnigram };
 
@@ -25,15 +25,16 @@ struct ModelDescription {
   std::vector<std::pair<std::string, int32_t>> vocab;
   bool byte_fallback = false;
 
-  // Of BPE:
+  // These are for BPE:
   std::vector<std::pair<std::string, std::string>> merges;  // in the order of their rank
-  std::vector<uint32_t> merge_ranks;  // of merges[i]; empty: i. Equal ones: leftmost first
+  std::vector<uint32_t> merge_ranks;  // rank of merges[i]; empty: i. Of equal ranks the leftmost is
+                                      // first
   bool ignore_merges = false;
   bool fuse_unknown = false;
-  std::string unknown_token;  // empty: there is none
+  std::string unknown_token;  // empty: there is no unknown token
 
-  // Of Unigram:
-  std::vector<double> scores;  // of vocab[i], whose id is i
+  // These are for Unigram:
+  std::vector<double> scores;  // score of vocab[i], whose id is i
   std::optional<int32_t> unknown_id;
 };
 
@@ -42,7 +43,7 @@ struct PreTokenizerDescription {
   bool is_byte_level = false;  // the model sees bytes, written in the byte-level alphabet
 };
 
-// What "post_processor" puts around the tokens of a text.
+// The tokens that "post_processor" puts around the tokens of a text.
 struct SpecialTokenFrame {
   std::vector<int32_t> before;
   std::vector<int32_t> after;
@@ -50,18 +51,18 @@ struct SpecialTokenFrame {
 
 struct TokenizerDescription {
   ModelDescription model;
-  std::vector<AddedToken> added_tokens;  // those without content are left out
+  std::vector<AddedToken> added_tokens;  // tokens without content are left out
   std::vector<NormalizerStep> normalizer;
   PreTokenizerDescription pre_tokenizer;
   SpecialTokenFrame frame;
   std::vector<TokenDecoderStep> decoder;
 };
 
-// INVALID_ARGUMENT for text that is not JSON, members of the wrong type, missing ones, an empty
-// vocabulary, and ids outside [0, kMaxTokenIds); UNIMPLEMENTED for components that are not
-// supported. Every message names the member and its value. Whether vocabulary, merges and added
-// tokens are consistent is not checked here. "truncation" and "padding" are ignored: they
-// describe how batches are made for training.
+// INVALID_ARGUMENT for text that is not JSON, members that are missing or of the wrong type, an
+// empty vocabulary, and ids outside [0, kMaxTokenIds); UNIMPLEMENTED for components that are not
+// supported. Every message names the member and its value. Does not check that vocabulary, merges
+// and added tokens are consistent. Ignores "truncation" and "padding": they describe how batches
+// are made for training.
 absl::StatusOr<TokenizerDescription> ParseTokenizerJson(std::string_view json);
 
 }  // namespace tlm

@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-// Appends the component with Sequences dissolved. Recursion ends because ParseJson bounds depth.
+// Appends the component with Sequences resolved. Recursion ends because ParseJson bounds the depth.
 absl::Status Flatten(const json& value, const std::string& name, const char* members,
                      std::vector<Component>* result) {
   TLM_ASSIGN_OR_RETURN(JsonFields fields, JsonFields::Open(value, name));
@@ -73,7 +73,8 @@ constexpr std::string_view kSupportedPreTokenizers =
     "'ByteLevel', 'Digits', 'Metaspace', 'Punctuation', 'Split', 'Whitespace', 'WhitespaceSplit' "
     "and their 'Sequence' are";
 
-// Words and runs of what is neither word nor white space. \w leaves the join controls out.
+// Words, and runs of characters that are neither in words nor white space. \w omits the join
+// controls.
 constexpr std::string_view kWordPattern = R"([\w\x{200C}\x{200D}]+|[^\w\s\x{200C}\x{200D}]+)";
 constexpr std::string_view kPunctuationPattern = R"([!-/:-@\[-`{-~\p{P}])";
 
@@ -168,8 +169,8 @@ absl::Status ReadIds(const JsonFields& special_tokens, const std::string& name,
   return absl::OkStatus();
 }
 
-// "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}], where "special_tokens"
-// says which ids "<s>" has.
+// Reads "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}]; "special_tokens"
+// gives the ids of "<s>".
 absl::StatusOr<SpecialTokenFrame> ReadTemplate(const JsonFields& component) {
   TLM_ASSIGN_OR_RETURN(const json* const single, component.RequiredArray("single"));
   SpecialTokenFrame frame;
@@ -291,7 +292,7 @@ absl::StatusOr<int32_t> ReadTokenId(const json& value, std::string_view name) {
   return static_cast<int32_t>(value.get<uint64_t>());
 }
 
-// "add_prefix_space" is what older files have instead of "prepend_scheme".
+// Older files have "add_prefix_space" instead of "prepend_scheme".
 absl::StatusOr<MetaspaceOptions> ReadMetaspace(const JsonFields& component) {
   MetaspaceOptions result;
   TLM_ASSIGN_OR_RETURN(result.replacement, ReadCharacter(component, "replacement"));
@@ -328,7 +329,7 @@ absl::StatusOr<PreTokenizerDescription> ReadPreTokenizer(const JsonFields& root)
                        ReadComponents(root, "pre_tokenizer", "pretokenizers"));
   PreTokenizerDescription result;
   for (const Component& component : components) {
-    // Behind ByteLevel text is in the byte-level alphabet, to which other patterns apply.
+    // After ByteLevel, text is in the byte-level alphabet, to which other patterns apply.
     if (result.is_byte_level) {
       return Unimplemented("{} {} behind 'ByteLevel' is not supported",
                            component.fields.Name("type"), Quoted(component.type));

@@ -1,5 +1,5 @@
-// Reading a tokenizer.json: its two large members without a JSON value for each of their strings,
-// and the components of which it is a chain: objects with a "type", alone or in a "Sequence".
+// Reads the parts of a tokenizer.json: its two large members without a JSON value for each of their
+// strings, and its chain of components, objects with a "type", alone or in a "Sequence".
 #ifndef TLM_MODEL_TOKENIZER_TOKENIZER_JSON_COMPONENT_H_
 #define TLM_MODEL_TOKENIZER_TOKENIZER_JSON_COMPONENT_H_
 
@@ -21,30 +21,31 @@
 
 namespace tlm {
 
-// A parsed tokenizer.json. Where "vocab" and "merges" of "model" have the usual form (an object of
-// token ids; an array of "a b" or of ["a", "b"]) they stand in the vectors, in the order of the
-// file, and are empty in `root`. Otherwise, or if a token occurs twice, root has everything, and
-// the reader of root reports the error.
+// A parsed tokenizer.json. If "vocab" and "merges" of "model" have the usual form (an object of
+// token ids; an array of "a b" or of ["a", "b"]), the vectors hold them in the order of the file,
+// and they are empty in `root`. Otherwise, or if a token occurs twice, root has everything, and the
+// reader of root reports the error.
 struct TokenizerJson {
   nlohmann::json root;
   std::optional<std::vector<std::pair<std::string, int32_t>>> vocab;
   std::optional<std::vector<std::pair<std::string, std::string>>> merges;
 };
 
-// Statuses as ParseJson.
+// Returns the errors of ParseJson.
 absl::StatusOr<TokenizerJson> ParseTokenizerTables(std::string_view text);
 
-// The two parts of a merge that is written "a b"; none unless there is exactly one space.
+// Returns the two parts of a merge that is written "a b"; nullopt unless there is exactly one
+// space.
 std::optional<std::pair<std::string, std::string>> SplitMerge(std::string_view text);
-// The first line of a merges.txt, which some converters copied among the merges.
+// True for the first line of a merges.txt, which some converters copied into the merges.
 bool IsMergesVersion(std::string_view text);
 
-// The members of the outermost object. Statuses as ParseTokenizerJson gives them.
+// These read the members of the outermost object and return the errors of ParseTokenizerJson.
 absl::StatusOr<std::vector<NormalizerStep>> ReadNormalizer(const JsonFields& root);
 absl::StatusOr<PreTokenizerDescription> ReadPreTokenizer(const JsonFields& root);
 absl::StatusOr<SpecialTokenFrame> ReadPostProcessor(const JsonFields& root);
 absl::StatusOr<std::vector<TokenDecoderStep>> ReadDecoder(const JsonFields& root);
-// The model itself. Takes the tables of `parsed`.
+// Reads the member "model". Moves the tables out of `parsed`.
 absl::StatusOr<ModelDescription> ReadModel(TokenizerJson& parsed);
 
 struct Component {
@@ -52,25 +53,26 @@ struct Component {
   std::string type;
 };
 
-// Those at root[key], Sequences dissolved; none when it is absent or null. `members` is what a
-// Sequence of this kind calls its array. INVALID_ARGUMENT for what is no object or has no type.
+// Returns the components at root[key], with Sequences resolved; none when it is absent or null.
+// `members` is the name of the array in a Sequence of this kind. INVALID_ARGUMENT for a component
+// that is no object or has no type.
 absl::StatusOr<std::vector<Component>> ReadComponents(const JsonFields& root, const char* key,
                                                       const char* members);
 
-// UNIMPLEMENTED: "decoder.type 'CTC' is not supported, only 'Fuse' is".
+// Makes UNIMPLEMENTED "decoder.type 'CTC' is not supported, only 'Fuse' is".
 absl::Status UnsupportedComponent(const Component& component, std::string_view supported);
 
 struct ComponentPattern {
   std::string text;
   bool is_literal = false;
 };
-// "pattern": {"Regex": "\\s+"} or {"String": " "}. INVALID_ARGUMENT for anything else.
+// Reads "pattern": {"Regex": "\\s+"} or {"String": " "}. INVALID_ARGUMENT for anything else.
 absl::StatusOr<ComponentPattern> ReadPattern(const JsonFields& component);
 
-// A member that must be a string of exactly one character.
+// Reads a member that must be a string of exactly one character.
 absl::StatusOr<std::string> ReadCharacter(const JsonFields& component, std::string_view key);
 
-// A token id in [0, kMaxTokenIds); `name` is what the message calls it.
+// Reads a token id in [0, kMaxTokenIds); messages call it `name`.
 absl::StatusOr<int32_t> ReadTokenId(const nlohmann::json& value, std::string_view name);
 
 struct MetaspaceOptions {

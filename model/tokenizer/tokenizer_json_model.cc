@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-// Options of BPE that are not supported.
+// Refuses options of BPE that are not supported.
 absl::Status CheckModelOptions(const JsonFields& model) {
   for (const char* const key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     TLM_ASSIGN_OR_RETURN(const std::string value, model.String(key, ""));
@@ -43,7 +43,7 @@ absl::Status ReadVocab(const JsonFields& model, ModelDescription* result) {
   return absl::OkStatus();
 }
 
-// "a b" or ["a", "b"].
+// Reads "a b" or ["a", "b"].
 absl::StatusOr<std::pair<std::string, std::string>> ReadMerge(const json& merge, size_t rank) {
   constexpr std::string_view kWanted = "a string \"a b\" or an array [\"a\", \"b\"]";
   const auto wrong = [&] {
@@ -92,10 +92,11 @@ absl::StatusOr<ModelDescription> ReadBpe(const JsonFields& model, TokenizerJson&
   return result;
 }
 
-// A score as Hugging Face's tokenizers read it. Their JSON library divides the digits, read as a
-// whole number, by a power of ten, which for 17 digits rounds twice and may miss the nearest double
-// by its last bit. Divisions of a text that are equally likely ("-" "--" and "--" "-") are told
-// apart by such bits. The digits are the fewest that tell doubles apart: what JSON writers write.
+// Returns a score as Hugging Face's tokenizers read it. Their JSON library divides the digits, read
+// as a whole number, by a power of ten, which rounds twice for 17 digits and may miss the nearest
+// double by its last bit. Such bits decide between divisions of a text that are equally likely ("-"
+// "--" and "--" "-"). The digits are the fewest that distinguish doubles, which is what JSON
+// writers write.
 double ScoreAsRead(double score) {
   if (!std::isfinite(score)) return score;
   const std::string text = fmt::format("{}", std::fabs(score));
@@ -121,7 +122,7 @@ double ScoreAsRead(double score) {
   return std::copysign(result, score);
 }
 
-// "vocab": [["<unk>", 0.0], ["▁the", -3.5]], the id of a piece being its place.
+// Reads "vocab": [["<unk>", 0.0], ["▁the", -3.5]]; the id of a piece is its index.
 absl::StatusOr<ModelDescription> ReadUnigram(const JsonFields& model) {
   TLM_ASSIGN_OR_RETURN(const json* const vocab, model.RequiredArray("vocab"));
   if (vocab->size() > static_cast<size_t>(kMaxTokenIds)) {
@@ -151,7 +152,7 @@ absl::StatusOr<ModelDescription> ReadModel(TokenizerJson& parsed) {
   TLM_ASSIGN_OR_RETURN(const JsonFields model, JsonFields(parsed.root).RequiredObject("model"));
   TLM_ASSIGN_OR_RETURN(const std::string type, model.String("type", ""));
   const json* const vocab = model.Find("vocab");
-  // Older files name no type; the two then differ in their vocabularies.
+  // Older files name no type; the form of the vocabulary then shows it.
   const bool looks_like_unigram =
       type.empty() && vocab != nullptr && vocab->is_array() && !model.Has("merges");
   if (type == "Unigram" || looks_like_unigram) return ReadUnigram(model);

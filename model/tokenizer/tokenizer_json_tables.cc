@@ -10,8 +10,8 @@
 namespace tlm {
 namespace {
 
-// Takes the events within the two members and hands the others on. Ends the parse at what has
-// another form than theirs.
+// Handles the events within the two members and passes the others on. Ends the parse if a member
+// has an unusual form.
 class TablesBuilder {
  public:
   explicit TablesBuilder(std::string_view text) : builder_(text) {}
@@ -128,11 +128,11 @@ class TablesBuilder {
   JsonBuilder builder_;
   TokenizerJson tables_;
   bool has_unusual_form_ = false;
-  int depth_ = 0;              // of the objects and arrays that the builder has
+  int depth_ = 0;              // depth of the objects and arrays passed to the builder
   bool in_model_ = false;      // the member of the outermost object is "model"
-  Place member_ = kElsewhere;  // what the value begins whose key was the last
+  Place member_ = kElsewhere;  // the place inside the value of the last key
   Place place_ = kElsewhere;
-  int parts_ = 0;  // of the merge
+  int parts_ = 0;  // number of parts of the merge
 };
 
 bool HasDuplicates(const std::vector<std::pair<std::string, int32_t>>& vocab) {

@@ -48,7 +48,7 @@ absl::StatusOr<Unigram> Unigram::Create(const Vocabulary* vocabulary, std::vecto
 }
 
 absl::StatusOr<std::vector<Unigram::Ending>> Unigram::FindEndings(std::string_view word) const {
-  std::vector<Ending> endings(word.size() + 1);  // by the byte where they end
+  std::vector<Ending> endings(word.size() + 1);  // by the byte of their end
   size_t begin = 0;
   while (begin < word.size()) {
     const std::string_view rest = word.substr(begin);
@@ -96,7 +96,7 @@ absl::Status Unigram::Encode(std::string_view word, std::vector<int32_t>* ids) c
   return absl::OkStatus();
 }
 
-// What neighbours without a piece are together may be one after all.
+// Neighbours without a piece may together be a token of the vocabulary.
 absl::Status Unigram::AppendIds(std::string_view text, std::vector<int32_t>* ids) const {
   if (const std::optional<int32_t> id = vocabulary_->Find(text); id.has_value()) {
     ids->push_back(*id);

@@ -18,9 +18,9 @@ namespace tlm {
 // Immutable, so any thread may use it.
 class Unigram {
  public:
-  // Every byte of a text is compared with pieces as long as this.
+  // The limit of a piece's length: pieces as long as this are compared at every byte of a text.
   static constexpr size_t kMaxPieceBytes = 1024;
-  // The cost of one character without a piece, relative to the least likely piece.
+  // The cost of a character without a piece, relative to the least likely piece.
   static constexpr double kUnknownPenalty = 10.0;
 
   struct Options {
@@ -36,20 +36,20 @@ class Unigram {
   static absl::StatusOr<Unigram> Create(const Vocabulary* vocabulary, std::vector<double> scores,
                                         Options options);
 
-  // Appends the tokens of one pre-token, well-formed UTF-8: the likeliest division, of equal ones
-  // the one whose last piece is the longest. Neighbouring characters without a piece are one
-  // unknown token. Takes n steps for n bytes. INVALID_ARGUMENT when one is needed
+  // Appends the tokens of one pre-token, well-formed UTF-8: the likeliest division; of equally
+  // likely ones, the one with the longest last piece. Neighbouring characters without a piece are
+  // one unknown token. Takes n steps for n bytes. INVALID_ARGUMENT when an unknown token is needed
   // and the vocabulary has none.
   absl::Status Encode(std::string_view word, std::vector<int32_t>* ids) const;
 
  private:
-  // The last piece of the best division of the text up to some byte.
+  // The last piece of the best division of the text up to a byte.
   struct Ending {
     static constexpr size_t kNowhere = static_cast<size_t>(-1);
 
     size_t begin = kNowhere;
     int32_t id = 0;
-    double score = 0;  // of the whole division
+    double score = 0;  // score of the whole division
   };
 
   Unigram(const Vocabulary* vocabulary, std::vector<double> scores, Options options);

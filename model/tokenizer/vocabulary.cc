@@ -11,7 +11,7 @@
 namespace tlm {
 namespace {
 
-// The bytes of all entries.
+// Checks the entries and returns the bytes of all.
 absl::StatusOr<size_t> CheckEntries(const std::vector<VocabularyEntry>& sorted) {
   size_t total_bytes = 0;
   for (size_t i = 0; i < sorted.size(); ++i) {
@@ -42,7 +42,7 @@ std::optional<uint8_t> ByteOfTokenName(std::string_view name) {
 
 absl::StatusOr<Vocabulary> Vocabulary::Create(std::vector<VocabularyEntry> entries) {
   const auto by_id = [](const VocabularyEntry& a, const VocabularyEntry& b) { return a.id < b.id; };
-  if (!std::is_sorted(entries.begin(), entries.end(), by_id)) {  // files mostly have them so
+  if (!std::is_sorted(entries.begin(), entries.end(), by_id)) {  // files are mostly sorted
     std::sort(entries.begin(), entries.end(), by_id);
   }
   TLM_ASSIGN_OR_RETURN(const size_t total_bytes, CheckEntries(entries));

@@ -1,5 +1,5 @@
-// Models whose matrices are in blocks, or are quantised while they are loaded, against a float64
-// transformer that has the values the blocks mean.
+// Compares models whose matrices are in blocks, or are quantised while they are loaded, with a
+// float64 transformer that has the values of the blocks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -59,7 +59,7 @@ void ExpectReferenceLogits(const BlockModel& blocks) {
 class BlocksTest : public ::testing::TestWithParam<DType> {};
 
 TEST_P(BlocksTest, LogitsAreThoseOfTheDequantisedWeights) {
-  // Q8_0 where the blocks do not divide a matrix.
+  // Q8_0 is used where the blocks do not divide a matrix.
   ExpectReferenceLogits(BlockModel(BlockConfig("qwen3"), {GetParam(), DType::kQ8_0}, 1));
 }
 

@@ -1,5 +1,5 @@
-// Whole checkpoints through the real server: rows of the Forward RPC against double precision,
-// greedy Generate against recorded ids.
+// Runs complete checkpoints through the real server: rows of the Forward RPC against double
+// precision, greedy Generate against recorded ids.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ class CheckpointTest : public ::testing::Test {
     client_ = *std::move(client);
   }
 
-  // Rows of all positions of `ids`.
+  // Returns the rows of all positions of `ids`.
   std::vector<float> ForwardAll(const std::vector<int32_t>& ids) {
     v1::ForwardRequest request;
     request.add_sequences()->mutable_ids()->Add(ids.begin(), ids.end());
@@ -175,7 +175,7 @@ TEST_F(RecordedGpt2Test, GreedyTokensAreTheRecordedOnes) {
   }
 }
 
-// --- The same ground with the project's own reference --------------------------------------------
+// --- The same checks with the project's own reference --------------------------------------------
 
 struct RandomCase {
   const char* config;

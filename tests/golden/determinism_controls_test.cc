@@ -1,5 +1,5 @@
-// Whether determinism_test can fail: backends with the mistakes that the promise rules out, run
-// through the same schedules, are caught, each by what it should be caught by.
+// Checks that determinism_test can fail: backends with the mistakes that the promise rules out run
+// through the same schedules and are caught, each by the intended check.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 namespace tlm {
 namespace {
 
-// Samples on the host, in a way of its own: the logits are right, the token is not.
+// Samples on the host in a wrong way: the logits are right, the token is not.
 class WrongSamplerModel : public LanguageModel {
  public:
   using Tokens = std::vector<absl::StatusOr<SampledToken>>;
@@ -47,7 +47,7 @@ class WrongSamplerModel : public LanguageModel {
   }
 
  private:
-  // `right` is what the jobs give; `logits` are those of all rows.
+  // `right` are the results of the jobs; `logits` are the logits of all rows.
   virtual Tokens Sample(std::span<const SamplingJob> jobs, std::span<const float> logits,
                         Tokens right) const = 0;
 
@@ -75,7 +75,7 @@ class RankNoiseModel : public WrongSamplerModel {
   }
 };
 
-// The same behind a draft's tokens alone: the first row of each draft is right.
+// Does the same only after a draft's tokens: the first row of each draft is right.
 class DraftRankNoiseModel : public WrongSamplerModel {
  public:
   using WrongSamplerModel::WrongSamplerModel;
@@ -91,7 +91,7 @@ class DraftRankNoiseModel : public WrongSamplerModel {
   }
 };
 
-// Takes a guess for right if it is the most likely token, whatever is drawn there.
+// Accepts a guess if it is the most likely token, regardless of the sampled token.
 class ArgmaxJudgeModel : public WrongSamplerModel {
  public:
   using WrongSamplerModel::WrongSamplerModel;
@@ -111,11 +111,11 @@ class ArgmaxJudgeModel : public WrongSamplerModel {
 };
 
 struct Caught {
-  int64_t outputs = 0;  // that differ from those of the request alone
+  int64_t outputs = 0;  // outputs that differ from the request alone
   int64_t logits = 0;   // prefixes with two hashes
 };
 
-// `drafter`: who makes drafts in all of the schedules, wherever one is possible.
+// `drafter` makes the drafts in all of the schedules, wherever one is possible.
 Caught RunSchedules(Machine machine, int max_outputs = kMaxOutputs,
                     std::optional<Drafter> drafter = std::nullopt) {
   ScheduleRunner runner("qwen3", DType::kF32, max_outputs);
@@ -125,7 +125,7 @@ Caught RunSchedules(Machine machine, int max_outputs = kMaxOutputs,
   const Outcomes alone = runner.Execute(AloneSchedule(), 1, random).passes[0];
   for (int i = 0; i < 4; ++i) {
     Schedule schedule = RandomSchedule(random);
-    // Everything is the machine's own.
+    // All tokens come from the machine itself.
     schedule.resume_one_in = schedule.claim_one_in = 0;
     if (drafter.has_value()) {
       schedule.options.speculation = Speculation::kAlways;

@@ -1,6 +1,6 @@
-// determinism_test's promise on a GPU, where there is one: random schedules with everything that
-// only makes it faster on and off. All results of a request are those it has alone with all of it
-// off.
+// Checks determinism_test's promise on a GPU, where there is one: random schedules with everything
+// that only makes it faster on and off. All results of a request equal its results alone with all
+// of it off.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,9 +35,9 @@ struct CudaCase {
   const char* name;
   const char* config;
   DType dtype;
-  // In place of the small configuration's own, so that the matrix units take part; 0: as it is.
+  // Replaces the small configuration's own value, so that the matrix units take part; 0: keeps it.
   int64_t head_dim = 0;
-  std::optional<DType> kv = {};  // of keys and values, in place of `dtype`
+  std::optional<DType> kv = {};  // type of keys and values instead of `dtype`
   WeightFormat format = WeightFormat::kAsGiven;
 };
 

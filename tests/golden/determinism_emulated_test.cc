@@ -1,5 +1,5 @@
-// determinism_test's promise on the CUDA backend, its kernels emulated: with recorded
-// graphs, kernels that overlap, and steps launched before the tokens of the one before are known.
+// Checks determinism_test's promise on the CUDA backend with emulated kernels: with recorded
+// graphs, kernels that overlap, and steps launched before the tokens of the step before are known.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,13 +22,13 @@
 namespace tlm {
 namespace {
 
-// With drafts there is room for fewer graphs than there are shapes.
+// With drafts, there is room for fewer graphs than there are shapes.
 absl::StatusOr<std::unique_ptr<Ops>> EmulatedDevice(const Schedule& schedule) {
   const bool drafts = schedule.options.speculation != Speculation::kOff;
   return CudaOps::Create({.max_graphs = drafts ? 6 : 256}, nullptr);
 }
 
-// Narrow, but with heads and matrices as the tensor cores take them, and some as they do not.
+// A narrow model, with heads and matrices in shapes for the tensor cores and some in other shapes.
 ModelConfig TinyConfig() {
   ModelConfig config = SmallConfig("qwen3");
   config.num_layers = 1;
@@ -39,7 +39,7 @@ ModelConfig TinyConfig() {
   return config;
 }
 
-// The same, with inputs that blocks of 256 divide.
+// The same configuration, with inputs that blocks of 256 divide.
 ModelConfig TinyBlockConfig() {
   ModelConfig config = TinyConfig();
   config.d_model = 256;
@@ -51,7 +51,7 @@ struct Case {
   const char* name;
   ModelConfig config;
   WeightFormat format = WeightFormat::kAsGiven;
-  std::vector<DType> blocks = {};  // of matrices; none: bfloat16
+  std::vector<DType> blocks = {};  // types of matrices; empty: bfloat16
   uint64_t rounds = 1;
   DType kv = DType::kBF16;
 };
@@ -61,7 +61,7 @@ class DeterminismEmulatedTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(DeterminismEmulatedTest, EveryScheduleGivesWhatEachRequestGivesAlone) {
   const uint64_t rounds = GetParam().rounds;
-  constexpr uint64_t kSchedules = 10;  // of each round
+  constexpr uint64_t kSchedules = 10;  // schedules of each round
   ScheduleRunner runner({.config = GetParam().config,
                          .dtype = DType::kBF16,
                          .requests = 8,
@@ -93,7 +93,7 @@ TEST_P(DeterminismEmulatedTest, EveryScheduleGivesWhatEachRequestGivesAlone) {
     }
   }
   EXPECT_EQ(runner.book().contradictions, 0);
-  // The schedules did what they are there for.
+  // The schedules exercised the intended paths.
   EXPECT_GT(counts.preemptions, 0);
   EXPECT_GT(counts.copied_blocks, 0);
   EXPECT_GT(counts.launches_ahead, 100);
@@ -133,7 +133,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{.name = "Q4_K", .config = TinyBlockConfig(), .blocks = {DType::kQ4K, DType::kQ8_0}}),
     [](const auto& info) { return info.param.name; });
 
-// The logits of every prompt position, computed in steps.
+// Returns the logits of every prompt position, computed in steps.
 std::vector<float> LogitsOf(const ModelConfig& config, const ModelWeights& weights) {
   constexpr int64_t kTokens = 80;
   const auto ops = CudaOps::Create(CudaOptions(), nullptr);
@@ -146,7 +146,7 @@ std::vector<float> LogitsOf(const ModelConfig& config, const ModelWeights& weigh
   return RunAlone(**model, RandomIds(kTokens, config.vocab_size, 2), 70);
 }
 
-// Steps of 70 and of 10 rows.
+// Uses steps of 70 and of 10 rows.
 void ExpectLogitsOfRoundedValues(const BlockModel& blocks) {
   const ModelConfig& config = blocks.config();
   ModelWeights rounded = blocks.dequantised();
@@ -175,7 +175,7 @@ TEST(BlockModelsEmulatedTest, GiveTheLogitsOfTheirValuesInBfloat16) {
   ExpectLogitsOfRoundedValues(BlockModel(BlockConfig("qwen2"), {DType::kQ4K}, 6));
 }
 
-// What is allocated is what the plan says, up to padding.
+// The allocated memory equals the plan, up to padding.
 TEST(BlockModelsEmulatedTest, TakeTheMemoryThatIsPlanned) {
   simt::emulated::Configure({});
   const BlockModel blocks(BlockConfig("qwen3"), {DType::kQ4K, DType::kQ8_0}, 7);
@@ -223,7 +223,7 @@ TEST(BlockModelsEmulatedTest, TakeTheMemoryThatIsPlanned) {
   }
 }
 
-// The tokens that one greedy request gives, each told with `top` alternatives.
+// Returns the tokens of one greedy request, each with `top` alternatives.
 std::vector<int32_t> Greedy(LanguageModel& model, uint32_t top) {
   const auto reader = CollectingReader::Create();
   Request request;
@@ -241,7 +241,7 @@ std::vector<int32_t> Greedy(LanguageModel& model, uint32_t top) {
   return reader->WaitForEnd().token_ids();
 }
 
-// Where more alternatives are asked for than the device tells, the host samples: the next step must
+// If more alternatives are requested than the device returns, the host samples: the next step must
 // not take its token from the device.
 TEST(HostSamplingEmulatedTest, TokensThatTheHostSamplesAreWaitedFor) {
   const RandomModel weights(TinyConfig(), DType::kBF16, 42);

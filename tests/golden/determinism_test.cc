@@ -1,10 +1,10 @@
-// The promise: the same request gives the same tokens and the same logits, bit for bit, whatever
-// else the engine computes at the time, however it cuts the work up, whether a prefix came from the
-// cache, whether it was preempted and computed anew, whichever replica drew its first tokens, and
-// whoever guessed the next ones.
+// The promise: the same request gives the same tokens and the same logits, bit for bit, regardless
+// of what else the engine computes at the time, how it divides the work, whether a prefix came from
+// the cache, whether it was preempted and computed anew, which replica sampled its first tokens,
+// and what guessed the next ones.
 //
 // Every logits row that any schedule computes is hashed and filed under the tokens before it. Two
-// hashes under one entry, or a request whose results differ from those it has alone, break the
+// hashes under one entry, or a request whose results differ from its results alone, break the
 // promise. determinism_controls_test shows that mistakes are caught.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,20 +19,20 @@
 namespace tlm {
 namespace {
 
-constexpr int kSchedules = 12;  // of each round
+constexpr int kSchedules = 12;  // schedules of each round
 
 struct Case {
   const char* config;
-  DType dtype;  // of weights, keys and values
+  DType dtype;  // type of weights, keys and values
   Isa isa;
   int rounds;
   WeightFormat format = WeightFormat::kAsGiven;
-  std::vector<DType> blocks = {};  // of matrices, in place of `dtype`
-  const char* suffix = "";         // of the test's name
-  std::optional<DType> kv = {};    // of keys and values, in place of `dtype`
+  std::vector<DType> blocks = {};  // types of matrices instead of `dtype`
+  const char* suffix = "";         // suffix of the test's name
+  std::optional<DType> kv = {};    // type of keys and values instead of `dtype`
 };
 
-// The machine's best instruction set has to stand most of it.
+// The machine's best instruction set runs most of the rounds.
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const Isa isa : AvailableIsas()) {
@@ -51,7 +51,8 @@ std::vector<Case> Cases() {
                        .suffix = "_fp8_kv",
                        .kv = DType::kF8E4M3});
     }
-    // Quantised while they are loaded, and as files have them: every type, in stacks of several.
+    // These are quantised while they are loaded, or in blocks as in files: every type, in stacks of
+    // several.
     const auto quantised = [&](const char* config, WeightFormat format, const char* suffix) {
       cases.push_back({config, DType::kBF16, isa, few, format, {}, suffix});
     };
@@ -103,7 +104,7 @@ TEST_P(DeterminismTest, EveryScheduleGivesWhatEachRequestGivesAlone) {
     }
   }
   EXPECT_EQ(runner.book().contradictions, 0);
-  // The schedules did what they are there for.
+  // The schedules exercised the intended paths.
   EXPECT_GT(counts.preemptions, 5 * rounds);
   EXPECT_GT(counts.copied_blocks, 10 * rounds);
   EXPECT_GT(counts.cached_tokens, 200 * rounds);

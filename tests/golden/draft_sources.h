@@ -1,4 +1,4 @@
-// Who guesses tokens in the schedules: drafters that are right, wrong, and something in between.
+// Draft sources for schedules: right, wrong, and partly right.
 #ifndef TLM_TESTS_GOLDEN_DRAFT_SOURCES_H_
 #define TLM_TESTS_GOLDEN_DRAFT_SOURCES_H_
 
@@ -20,16 +20,16 @@ enum class Drafter {
   kNobody,
   kKnown,        // KnownDrafts
   kSameModel,    // the model itself, on the CPU: right
-  kOtherModel,   // of other random weights: wrong
-  kGreedyModel,  // the model's most likely tokens, which are not always those that are drawn
+  kOtherModel,   // a model with other random weights: wrong
+  kGreedyModel,  // the model's most likely tokens, which are not always the sampled ones
 };
 inline constexpr int kDrafters = 5;
 
 // A DraftModel with its model.
 class ModelDrafts : public DraftSource {
  public:
-  // `greedy`: whatever a request's parameters are, it guesses the most likely token. `weights` may
-  // go when it returns.
+  // With `greedy`, it guesses the most likely token whatever a request's parameters are. `weights`
+  // need not outlive the call.
   static std::unique_ptr<ModelDrafts> Load(const ModelConfig& config, const ModelWeights& weights,
                                            const BatchLimits& limits, const KvPlan& cache,
                                            WeightFormat format = WeightFormat::kAsGiven,

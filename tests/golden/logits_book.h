@@ -1,4 +1,4 @@
-// Which logits every prefix of tokens was seen to give.
+// Records the logits that follow each prefix of tokens.
 #ifndef TLM_TESTS_GOLDEN_LOGITS_BOOK_H_
 #define TLM_TESTS_GOLDEN_LOGITS_BOOK_H_
 
@@ -17,7 +17,8 @@
 
 namespace tlm {
 
-// Logits hash by token prefix, over all schedules; counts the entries seen with two hashes.
+// Hashes of logits by token prefix, over all schedules; counts the prefixes with two different
+// hashes.
 struct LogitsBook {
   std::map<std::vector<int32_t>, uint64_t> hashes;
   int64_t contradictions = 0;
@@ -32,12 +33,12 @@ inline uint64_t Hash(const void* data, size_t bytes) {
   return hash;
 }
 
-// Keeps the book of what passes through: of all rows of logits, which it has brought to the host.
-// It knows the tokens behind every row because it notes which token was written to which slot of
-// the cache, in the order of the device: when results come, not when work is launched.
+// Records all rows of logits of the calls that it forwards; it has them brought to the host. It
+// knows the tokens before every row because it notes which token was written to which slot of the
+// cache, in the order of the device: when results come, not when work is launched.
 class RecordingModel : public LanguageModel {
  public:
-  // `model` and `book` outlive this object; `stop_ids` end every output that may have them.
+  // `model` and `book` must outlive this object; `stop_ids` end every output that may have them.
   RecordingModel(LanguageModel& model, LogitsBook& book, std::vector<int32_t> stop_ids = {})
       : model_(model),
         book_(book),
@@ -85,16 +86,17 @@ class RecordingModel : public LanguageModel {
     return model_.CopyKvBlock(from, to);
   }
   int64_t copies() const { return copies_; }
-  // Batches launched before the results of the one before.
+  // Returns the number of batches launched before the results of the batch before.
   int64_t launches_ahead() const { return launches_ahead_; }
-  // Drafts and claims of which a token that was drawn as guessed ended the output.
+  // Returns the number of drafts and claims in which a token that was sampled as guessed ended the
+  // output.
   int64_t ends_in_drafts() const { return ends_in_drafts_; }
 
  private:
   struct Launched {
-    Batch batch;                                      // with all rows
-    std::vector<int32_t> wanted_rows;                 // by the caller
-    std::vector<std::pair<int32_t, int32_t>> copies;  // behind it
+    Batch batch;                                      // the batch with all rows
+    std::vector<int32_t> wanted_rows;                 // the rows that the caller requested
+    std::vector<std::pair<int32_t, int32_t>> copies;  // requested after its launch
   };
 
   static size_t Slot(const Batch& batch, int64_t token, int64_t position) {
@@ -125,7 +127,7 @@ class RecordingModel : public LanguageModel {
     }
   }
 
-  // The jobs of a sequence follow each other, each with one token more of its draft.
+  // The jobs of a sequence follow each other; each has one token more of its draft.
   void CountEnds(const Batch& batch, std::span<const absl::StatusOr<SampledToken>> tokens) {
     bool agrees = true;
     for (size_t i = 0; i + 1 < batch.jobs.size(); ++i) {
@@ -138,7 +140,7 @@ class RecordingModel : public LanguageModel {
     }
   }
 
-  // The masks of constrained outputs leave the last id in where it is their end.
+  // The masks of constrained outputs allow the last id where the output may end.
   bool EndsOutput(const SamplingJob& job, int32_t id) const {
     return std::ranges::count(stop_ids_, id) > 0 || (job.mask != nullptr && id + 1 == vocab_size());
   }

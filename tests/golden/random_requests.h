@@ -1,4 +1,5 @@
-// Requests of every kind, and everything a caller can see of their results.
+// Makes random requests of every kind, and reduces their results to the bytes that a caller can
+// see.
 #ifndef TLM_TESTS_GOLDEN_RANDOM_REQUESTS_H_
 #define TLM_TESTS_GOLDEN_RANDOM_REQUESTS_H_
 
@@ -19,7 +20,7 @@
 namespace tlm {
 
 inline constexpr int kMaxOutputs = 3;
-// Of every output.
+// The stop ids of every output.
 inline const std::vector<int32_t> kStopIds = {3, 19, 35, 51, 67, 83, 99, 115};
 
 inline std::vector<int32_t> RandomIds(std::mt19937_64& random, size_t count, int64_t vocab) {
@@ -57,7 +58,8 @@ inline ScoreWork RandomScore(std::mt19937_64& random, int64_t vocab) {
   return work;
 }
 
-// Texts of a vocabulary: letters, then pairs and triples of some of them. The last two end texts.
+// Makes the texts of a vocabulary: letters, then pairs and triples of some of them. The last two
+// tokens end texts.
 inline std::shared_ptr<const TokenTrie> LetterTokens(int64_t vocab) {
   std::mt19937_64 random(11);
   std::vector<std::string> texts;
@@ -75,7 +77,8 @@ inline std::shared_ptr<const TokenTrie> LetterTokens(int64_t vocab) {
   return TokenTrie::Build(texts, ends);
 }
 
-// As answers with reasoning and tools are: free text of a few tokens, then calls within free text.
+// Makes a flow like an answer with reasoning and tools: free text of a few tokens, then calls
+// within free text.
 inline ConstraintSpec Flow(std::mt19937_64& random) {
   using Kind = ConstraintSpec::Kind;
   const std::vector<ConstraintSpec::Edge> calls = {
@@ -94,7 +97,8 @@ inline ConstraintSpec Flow(std::mt19937_64& random) {
   return spec;
 }
 
-// Parts that only one token can continue, and parts of many, with what that needs.
+// Adds a constraint whose parts can be continued by only one token or by many, with the end ids
+// that it needs.
 inline void Constrain(std::mt19937_64& random, int64_t vocab, GenerateWork& work) {
   ConstraintSpec spec;
   spec.kind = ConstraintSpec::Kind::kRegex;
@@ -111,7 +115,8 @@ inline void Constrain(std::mt19937_64& random, int64_t vocab, GenerateWork& work
 
 inline GenerateWork RandomGenerate(std::mt19937_64& random, int64_t vocab) {
   GenerateWork work;
-  // The most likely token, often that, nearly any: random models are very sure of themselves.
+  // The most likely token; often the most likely one; nearly any: random models are very sure of
+  // themselves.
   static constexpr float kTemperatures[] = {0.0f, 0.9f, 8.0f};
   work.sampling.temperature = kTemperatures[random() % std::size(kTemperatures)];
   work.sampling.top_k = random() % 2 == 0 ? 0 : 20;
@@ -131,7 +136,7 @@ inline GenerateWork RandomGenerate(std::mt19937_64& random, int64_t vocab) {
   return work;
 }
 
-// `outputs` says how many token streams it wants, at most `max_outputs`; they are not attached.
+// `outputs` receives the number of token streams, at most `max_outputs`; they are not attached.
 inline Request RandomRequest(std::mt19937_64& random, int64_t vocab, int number, int max_outputs,
                              int* outputs) {
   Request request;
@@ -158,7 +163,7 @@ inline Request RandomRequest(std::mt19937_64& random, int64_t vocab, int number,
   return request;
 }
 
-// What one token stream received, as bytes.
+// Returns the results of one token stream as bytes.
 inline std::string Outcome(const CollectingReader::Collected& collected) {
   std::string bytes;
   const auto add = [&bytes](const auto& value) {

@@ -1,5 +1,4 @@
-// One set of requests under many schedules: what the engine may do differently without a caller
-// being able to tell.
+// Runs one set of requests under many schedules, which may not change what a caller sees.
 #ifndef TLM_TESTS_GOLDEN_SCHEDULES_H_
 #define TLM_TESTS_GOLDEN_SCHEDULES_H_
 
@@ -30,19 +29,21 @@
 
 namespace tlm {
 
-// What is varied.
+// The settings that vary.
 struct Schedule {
   int threads = 1;
   int64_t kv_blocks = 64;  // few of them force preemption
   EngineOptions options;   // step and prefill budgets, running sequences, prefix cache
-  int passes = 1;          // the set of requests again and again: the prefix cache is warm then
-  bool shuffled = false;   // requests come together, in any order; else one after the other, alone
-  int cancel_one_in = 0;   // outputs dropped at some moment; 0 = none
-  int resume_one_in = 0;   // outputs that another replica has begun; 0 = none
-  int claim_one_in = 0;    // outputs that are verified, of those known to be right or wrong
-  // Who guesses beside the sequences' own tokens, as options.speculation allows.
+  int passes = 1;          // how often the set of requests runs: later runs find a warm prefix
+                           // cache
+  bool shuffled = false;   // requests come together, in any order; otherwise one after the other,
+                           // alone
+  int cancel_one_in = 0;   // outputs dropped at some moment; 0: none
+  int resume_one_in = 0;   // outputs that another replica has begun; 0: none
+  int claim_one_in = 0;    // outputs that are verified against right or wrong claims; 0: none
+  // The draft source in addition to the sequences' own tokens, as options.speculation allows.
   Drafter drafter = Drafter::kNobody;
-  int truth = 0;  // of Drafter::kKnown: see KnownDrafts
+  int truth = 0;  // for Drafter::kKnown: see KnownDrafts
 
   std::string Describe() const {
     return fmt::format(
@@ -61,7 +62,7 @@ inline Schedule AloneSchedule() {
   return schedule;
 }
 
-// Mostly with drafts; claims in half of the schedules.
+// Sets mostly drafts, and claims in half of the schedules.
 inline void Speculate(std::mt19937_64& random, Schedule& schedule) {
   static constexpr Speculation kWhen[] = {Speculation::kOff, Speculation::kAuto,
                                           Speculation::kAlways, Speculation::kAlways,
@@ -93,23 +94,23 @@ inline Schedule RandomSchedule(std::mt19937_64& random) {
   return schedule;
 }
 
-// Every output's results by request, nothing where it was cancelled.
+// The results of every output, by request; nullopt where it was cancelled.
 using Collected = CollectingReader::Collected;
 using Outcomes = std::vector<std::vector<std::optional<Collected>>>;
 
-// What a request says that its output is: some of its tokens, all of them, or more.
+// The tokens that a request claims for its output: some of its tokens, all of them, or more.
 struct Claim {
   size_t tokens = 0;              // 0: nothing is claimed
-  std::optional<size_t> changed;  // one of the output's own, claimed to be another
+  std::optional<size_t> changed;  // index of one of the output's own tokens, claimed to be another
 };
 
-// What a request with this claim gives: its tokens up to the first that differs.
+// Returns the results of a request with this claim: its tokens up to the first that differs.
 inline Collected Verified(const Collected& alone, const Claim& claim) {
   Collected expected = alone;
   if (claim.tokens == 0) return expected;
   const size_t tokens = claim.changed.has_value() ? *claim.changed + 1 : claim.tokens;
   FinishReason& reason = expected.ends.at(0).reason;
-  // The claim ends before the mask that nothing can follow in is asked for.
+  // The claim ends before the engine asks for the mask that allows no token.
   const bool ends_after =
       reason == FinishReason::kConstraint || reason == FinishReason::kConstraintComplete;
   if (claim.changed.has_value() || tokens < alone.tokens.size() ||
@@ -120,16 +121,16 @@ inline Collected Verified(const Collected& alone, const Claim& claim) {
   return expected;
 }
 
-// What the schedules did, to see that they were worth running.
+// Counts what the schedules did, to see that they were worth running.
 struct ScheduleCounts {
   int64_t preemptions = 0;
   int64_t copied_blocks = 0;
   int64_t cached_tokens = 0;
   int64_t resumed = 0;
-  int64_t launches_ahead = 0;  // of the results of the step before
+  int64_t launches_ahead = 0;  // launches before the results of the step before
   int64_t constrained = 0;     // tokens of constrained outputs
-  // Tokens of drafts, those drawn as guessed, and those in outputs with constraints, penalties or
-  // preemptions.
+  // Draft tokens, draft tokens sampled as guessed, and draft tokens in outputs with constraints,
+  // penalties or preemptions.
   int64_t drafted = 0;
   int64_t accepted = 0;
   int64_t constrained_drafted = 0;
@@ -139,9 +140,9 @@ struct ScheduleCounts {
   int64_t preempted_drafted = 0;
   int64_t ends_in_drafts = 0;     // outputs that ended with a token of a draft; without claims
   int64_t speculative = 0;        // schedules with drafts
-  int64_t ahead_with_drafts = 0;  // launches ahead in these
-  int64_t confirmed = 0;          // claims that were not changed, to be confirmed
-  int64_t refuted = 0;            // claims with a changed token, to be refuted
+  int64_t ahead_with_drafts = 0;  // launches ahead in these schedules
+  int64_t confirmed = 0;          // claims that were not changed and must be confirmed
+  int64_t refuted = 0;            // claims with a changed token, which must be refuted
 
   void Add(const Request& request, const SpeculationCounts& counts, int64_t preemptions) {
     drafted += counts.drafted;
@@ -181,32 +182,33 @@ struct ScheduleCounts {
 
 struct ScheduleRun {
   std::vector<Outcomes> passes;
-  std::vector<std::vector<Claim>> claims;  // of each pass, by request
+  std::vector<std::vector<Claim>> claims;  // for each pass, by request
   ScheduleCounts counts;
 };
 
-// What the engine runs on: the processor or another backend, and what stands between, sound or with
-// a mistake.
+// The parts that the engine runs on, sound or with a mistake: the processor or another backend, and
+// wrappers of its ops and of the model.
 struct Machine {
   std::function<absl::StatusOr<std::unique_ptr<Ops>>(const Schedule&)> backend;
   std::function<std::unique_ptr<Ops>(Ops&)> ops;
   std::function<std::unique_ptr<LanguageModel>(LanguageModel&)> model;
 };
 
-// A model and how many requests it is asked.
+// A model and the number of its requests.
 struct ScheduledModel {
   ModelConfig config;
-  DType dtype = DType::kF32;  // of weights, keys and values
+  DType dtype = DType::kF32;  // type of weights, keys and values
   int requests = 0;
   int max_outputs = kMaxOutputs;
   WeightFormat format = WeightFormat::kAsGiven;
-  std::vector<DType> blocks = {};  // of the matrices: see BlockModel; none: they have `dtype`
-  std::optional<DType> kv = {};    // of keys and values, in place of `dtype`
+  std::vector<DType> blocks = {};  // types of the matrices: see BlockModel; empty: they have
+                                   // `dtype`
+  std::optional<DType> kv = {};    // type of keys and values instead of `dtype`
 
   DType kv_dtype() const { return kv.value_or(dtype); }
 };
 
-// A model and the requests it is asked, whatever the schedule.
+// Runs the same requests on a model under any schedule.
 class ScheduleRunner {
  public:
   static constexpr int64_t kContext = 256;
@@ -230,8 +232,8 @@ class ScheduleRunner {
   void set_machine(Machine machine) { machine_ = std::move(machine); }
   const LogitsBook& book() const { return book_; }
 
-  // Random requests of `request_seed`. `random` decides what the schedule leaves open; `alone` is
-  // what resumed outputs' first tokens, claims and known drafts are taken from.
+  // Runs the random requests of `request_seed`. `random` decides what the schedule leaves open; the
+  // first tokens of resumed outputs, claims and known drafts come from `alone`.
   ScheduleRun Execute(const Schedule& schedule, uint64_t request_seed, std::mt19937_64& random,
                       const Outcomes* alone = nullptr) {
     const auto backend = MakeBackend(schedule);
@@ -288,7 +290,7 @@ class ScheduleRunner {
     Claim claim;
   };
 
-  // Null: nobody guesses.
+  // Returns null if nothing guesses.
   std::unique_ptr<DraftSource> MakeDrafts(const Schedule& schedule, uint64_t request_seed,
                                           const Outcomes* alone) {
     if (schedule.options.speculation == Speculation::kOff) return nullptr;
@@ -328,7 +330,7 @@ class ScheduleRunner {
             .max_context = kContext};
   }
 
-  // The same ones for the same seed, with their token streams.
+  // Makes the requests of a seed, with their token streams.
   std::vector<Submitted> MakeRequests(uint64_t seed) const {
     std::mt19937_64 random(seed);
     std::vector<Submitted> all(scheduled_.requests);
@@ -388,7 +390,7 @@ class ScheduleRunner {
     submitted->claim.tokens = ids.size();
     submitted->request.generate()->claimed.assign(ids.begin() + static_cast<ptrdiff_t>(begun),
                                                   ids.end());
-    // It takes all rows of a step.
+    // A claim takes all rows of a step.
     submitted->readers[0] = CollectingReader::Create();
     submitted->request.stream = submitted->readers[0]->stream();
   }
@@ -412,7 +414,7 @@ class ScheduleRunner {
         if (one_in(schedule.claim_one_in)) MakeClaim(*(*alone)[i][0], random, &submitted);
       }
       EXPECT_THAT(engine.Submit(Request(request)), IsOk());
-      // What follows finds it waiting, or running.
+      // The following requests find it waiting, or running.
       if (one_in(3)) submitted.readers[0]->WaitUntil(HasResults);
       for (size_t output = 0; output < submitted.readers.size(); ++output) {
         if (!schedule.shuffled) submitted.readers[output]->WaitForEnd();
@@ -463,13 +465,13 @@ class ScheduleRunner {
 
   const ScheduledModel scheduled_;
   std::optional<RandomModel> floats_;
-  std::optional<BlockModel> in_blocks_;  // or these
-  std::optional<RandomModel> other_;     // made when it is asked for
+  std::optional<BlockModel> in_blocks_;  // instead of floats_
+  std::optional<RandomModel> other_;     // created when it is needed
   Machine machine_;
   LogitsBook book_;
 };
 
-// Outputs that were not cancelled, and those of them that are not what they are alone.
+// The number of outputs that were not cancelled, and of those that differ from the run alone.
 struct Difference {
   int64_t compared = 0;
   int64_t different = 0;

@@ -1,4 +1,4 @@
-// The operations against the CS336 course's recorded inputs and outputs.
+// Checks the operations against the CS336 course's recorded inputs and outputs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -45,13 +45,13 @@ class SnapshotTest : public ::testing::TestWithParam<Isa> {
   static Rows AsRows(std::vector<float>& values) {
     return {values.data(), static_cast<int64_t>(values.size()) / kDim, kDim, kDim};
   }
-  // The queries as PrepareAttention leaves them; keys and values are in cache_ then.
+  // Returns the queries from PrepareAttention; keys and values are then in cache_.
   std::vector<float> Prepare(const std::vector<float>& q, const std::vector<float>& k,
                              const std::vector<float>& v, const std::vector<int32_t>& positions,
                              const HeadTransform& transform);
 
-  // softmax(q K^T / 8) V of query `query` over the keys whose mask is true: these keys, in order,
-  // are the cached positions of a sequence of their own.
+  // Computes softmax(q K^T / 8) V of query `query` over the keys whose mask is true: these keys, in
+  // order, are the cached positions of a sequence of their own.
   void AttendMasked(const std::vector<float>& q, std::vector<float> k, std::vector<float> v,
                     const std::vector<double>& mask, int64_t query, float* out);
 
@@ -98,7 +98,7 @@ TEST_P(SnapshotTest, RmsNorm) {
   ExpectNear(x, Read("test_rmsnorm"));
 }
 
-// A token of each position: its query is rotated in place, its key and value go to a cache.
+// One token per position: its query is rotated in place, its key and value go to a cache.
 TEST_P(SnapshotTest, RopeOnInterleavedPairs) {
   const std::vector<float> x = ReadFloats("in_embeddings");
   const std::vector<float> table = RopeTable(kDim, 10000.0).Entries(0, 12);

@@ -1,5 +1,6 @@
-// Claims: a request that says what its output is. An output that is its own is never doubted, and a
-// token that is not is found, with the one that is drawn there, whatever else the engine computes.
+// Checks claims: requests that state their output. A correct output is never refuted, and a wrong
+// token is found, with the token that is sampled there, regardless of what else the engine
+// computes.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -10,12 +11,12 @@
 namespace tlm {
 namespace {
 
-// By instruction set, whose sums may differ: what is claimed is what the same one gave.
+// Runs by instruction set, because sums may differ: claims come from the same one.
 class VerificationTest : public ::testing::TestWithParam<Isa> {};
 
 TEST_P(VerificationTest, ClaimsAreConfirmedAndChangedTokensFound) {
   constexpr uint64_t kRounds = 3;
-  constexpr int kSchedules = 6;  // of each round
+  constexpr int kSchedules = 6;  // schedules of each round
   ScheduleRunner runner(
       {.config = SmallConfig("qwen3"), .dtype = DType::kBF16, .requests = 24, .max_outputs = 1});
   runner.set_machine(

@@ -14,11 +14,11 @@
 namespace tlm {
 namespace {
 
-// Where the binary16 numbers of a GGUF block are.
+// The offsets of the binary16 numbers in a GGUF block.
 struct Halves {
   size_t scale = 0;
   size_t min = 0;           // 0: none
-  float min_factor = 0.0f;  // of the scale, such that the elements' mean is about 0
+  float min_factor = 0.0f;  // relative to the scale, such that the elements' mean is about 0
 };
 
 Halves HalvesOf(DType type) {
@@ -74,7 +74,8 @@ float Rms(std::span<const float> values) {
   return static_cast<float>(std::sqrt(sum / static_cast<double>(values.size())));
 }
 
-// The first of `types` from `begin` on whose blocks divide `inputs`; F32 if there is none.
+// Returns the first of `types`, from `begin` on, whose blocks divide `inputs`; F32 if there is
+// none.
 DType FittingType(const std::vector<DType>& types, size_t begin, int64_t inputs) {
   for (size_t i = 0; i < types.size(); ++i) {
     const DType type = types[(begin + i) % types.size()];

@@ -16,24 +16,25 @@
 
 namespace tlm {
 
-// Random bits of every field, each block with scales of its own such that elements are about `rms`
-// large.
+// Makes blocks with random bits in every field. Each block has its own scales, such that elements
+// have a magnitude of about `rms`.
 std::vector<std::byte> RandomBlocks(DType type, size_t blocks, float rms, std::mt19937_64& random);
 
-// SmallConfig, with widths that blocks divide: 256 inputs, of the output projection 192, of the
-// network's second matrix 288; [outputs, inputs] throughout.
+// Returns SmallConfig with widths that blocks divide: 256 inputs, 192 for the output projection,
+// 288 for the network's second matrix; [outputs, inputs] throughout.
 ModelConfig BlockConfig(std::string_view name);
 
-// Types of GGUF files, this program's own of integers, and those of floats, each once.
+// Return, each once, the types of GGUF files, this program's own integer types, and the float
+// types.
 std::vector<DType> GgufBlockTypes();
 std::vector<DType> OwnBlockTypes();
 std::vector<DType> Float8BlockTypes();
 
-// Owns what its views point into. Not copyable.
+// Owns the memory of its views. Not copyable.
 class BlockModel {
  public:
-  // Matrix i has types[i % size], or the next of them whose blocks divide its inputs, or else F32.
-  // `reordered`: those of this program's own types of integers have an input_order.
+  // Matrix i has type types[i % size], or the next type whose blocks divide its inputs, or else
+  // F32. With `reordered`, matrices of this program's own integer types have an input_order.
   BlockModel(const ModelConfig& config, const std::vector<DType>& types, uint64_t seed,
              bool reordered = false);
   BlockModel(const BlockModel&) = delete;
@@ -41,7 +42,7 @@ class BlockModel {
 
   const ModelConfig& config() const { return random_.config(); }
   const ModelWeights& weights() const { return weights_; }
-  // The values that weights() mean, as F32.
+  // Returns the values of weights() as F32.
   const ModelWeights& dequantised() const { return dequantised_; }
 
  private:
@@ -50,7 +51,7 @@ class BlockModel {
     std::vector<int32_t> input_order;
     std::vector<float> values;
   };
-  // Blocks in place of a matrix of `random_`.
+  // Puts blocks in the place of a matrix of `random_`.
   void Replace(const TensorSpec& spec, DType type, bool reordered, std::mt19937_64& random);
 
   const RandomModel random_;

@@ -1,4 +1,4 @@
-"""Certificates for tests, made by the openssl program."""
+"""Makes certificates for tests with the openssl program."""
 
 import datetime
 import pathlib
@@ -32,7 +32,7 @@ def openssl(*arguments):
 
 
 class Issued:
-    """A certificate and its key: files, and what is in them."""
+    """A certificate and its key: files and their contents."""
 
     def __init__(self, certificate, key):
         self.certificate = pathlib.Path(certificate)
@@ -51,7 +51,7 @@ class Issued:
 
 
 class Authority:
-    """A certificate authority of its own, in a directory of its own."""
+    """A certificate authority in its own directory."""
 
     def __init__(self, directory, name="test authority"):
         self._directory = pathlib.Path(directory)
@@ -71,7 +71,7 @@ class Authority:
 
     def issue(self, subject="/CN=localhost", alternatives="DNS:localhost,IP:127.0.0.1",
               begins=-1, ends=30):
-        """A certificate that is valid from `begins` to `ends` days from now."""
+        """Issues a certificate that is valid from `begins` to `ends` days from now."""
         self._issued += 1
         stem = self._directory / f"issued{self._issued}"
         key, request, certificate = (stem.with_suffix(s) for s in (".key", ".csr", ".pem"))

@@ -1,6 +1,6 @@
-"""Model directories with the chat templates of published families, random weights and a real
-vocabulary; and readers of whole answers, which know each family's markup and nothing of the
-server's."""
+"""Makes model directories with the chat templates of published families, random weights and a real
+vocabulary; and reads complete answers. The readers know each family's markup and none of the
+server's code."""
 
 import dataclasses
 import json
@@ -16,7 +16,7 @@ TEMPLATES = SOURCE_DIR / "tests/unit/model/chat/data"
 ORACLES = pathlib.Path(os.environ.get("TLM_ORACLES") or SOURCE_DIR.parent / "shared/oracles")
 QWEN3 = ORACLES / "tokenizer/qwen3/tokenizer.json"
 
-# A model of this shape draws what its vocabulary and the constraint leave it, about evenly.
+# A model of this shape samples about evenly from the tokens that the constraint allows.
 SHAPE = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 64,
          "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2,
          "num_key_value_heads": 1, "head_dim": 32, "max_position_embeddings": 16384,
@@ -28,18 +28,18 @@ SHAPE = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_s
 class Family:
     """A template with the tokens that its tokenizer adds."""
     template: str
-    calls: object  # of a text: the calls that are whole, as (name, arguments)
-    opens: str  # what calls begin with; a token, or the first characters of the text
+    calls: object  # returns the complete calls of a text as (name, arguments)
+    opens: str  # the beginning of calls; a token, or the first characters of the text
     tokens: tuple = ()
     special: tuple = ()
     ends: tuple = ("<|im_end|>",)
-    reasoning: tuple = ()  # opens, closes, closes it where its budget is used up
-    reasons_again: bool = False  # behind a text before calls
+    reasoning: tuple = ()  # opens, closes, closes it when its budget is used up
+    reasons_again: bool = False  # after a text before calls
     parallel: bool = True
 
 
 def qwen_calls(text):
-    """Hermes': a JSON object of name and arguments between tags."""
+    """Hermes: a JSON object of name and arguments between tags."""
     calls = []
     for inside in re.findall(r"<tool_call>\n(\{.*?\})\n</tool_call>", text, re.S):
         call = json.loads(inside)
@@ -49,7 +49,7 @@ def qwen_calls(text):
 
 
 def qwen3_coder_calls(text, strings):
-    """XML; strings: of each tool the parameters that stand as they are."""
+    """XML; `strings` has for each tool the parameters whose text is not JSON."""
     calls = []
     for call in re.finditer(r"<tool_call>\n<function=([^>]+)>\n", text):
         arguments, at, name = {}, call.end(), call[1]
@@ -66,7 +66,7 @@ def qwen3_coder_calls(text, strings):
 
 
 def llama_calls(text):
-    """One, which is all of the text."""
+    """One call, which is all of the text."""
     try:
         call = json.loads(text)
     except ValueError:
@@ -77,7 +77,7 @@ def llama_calls(text):
 
 
 def mistral_calls(text):
-    """A list of objects behind one token."""
+    """A list of objects after one token."""
     _, opened, behind = text.partition("[TOOL_CALLS]")
     if not opened:
         return []
@@ -146,8 +146,8 @@ def template_of(family):
 
 
 def make_model(directory, family, tokenizer=DEMO_VOCABULARY, likely=None):
-    """Fills the directory with a model of the family, to be served with --random_weights; with
-    `likely` it has weights: those tokens are so much likelier, by their logits, than the others."""
+    """Fills the directory with a model of the family, to be served with --random_weights. With
+    `likely` it has weights that raise the logits of these tokens by these amounts."""
     vocabulary = json.loads(tokenizer.read_text(encoding="utf-8"))
     added = vocabulary["added_tokens"]
     known = {token["content"]: token for token in added}
@@ -179,7 +179,8 @@ def make_model(directory, family, tokenizer=DEMO_VOCABULARY, likely=None):
 
 
 def write_weights(directory, vocab, likely):
-    """The configuration of a small model, most of whose state is one number that never changes."""
+    """Writes the weights of a small model whose state is mainly one number that never changes, and
+    returns its configuration."""
     config = {"model_type": "transformer_lm", "architectures": ["TransformerLM"], "context_length": 4096, "vocab_size": vocab,
               "d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 16}
     fields = float64_model.ConfigFields(config)
@@ -188,7 +189,7 @@ def write_weights(directory, vocab, likely):
     tensors[names["final"] + ".weight"] = [1.0] * width
     for token in range(vocab):
         tensors[names["embedding"] + ".weight"][token * width] = constant
-        # What the last norm leaves of the number is about the root of the width.
+        # After the last norm the number is about the root of the width.
         tensors[names["head"] + ".weight"][token * width] = likely.get(token, 0) / width ** 0.5
     float64_model.save(directory, config, tensors)
     return config

@@ -1,4 +1,4 @@
-// Sequences cut into batches by hand, for tests of whole models.
+// Cuts sequences into batches by hand, for tests of whole models.
 #ifndef TLM_TESTS_SUPPORT_CHUNKED_SEQUENCE_H_
 #define TLM_TESTS_SUPPORT_CHUNKED_SEQUENCE_H_
 
@@ -24,7 +24,7 @@ inline std::vector<int32_t> RandomIds(int64_t count, int64_t vocab, uint64_t see
   return ids;
 }
 
-// A sequence under way: its tokens and its blocks, spread over the pool.
+// A sequence in progress: its tokens and its blocks, spread over the pool.
 struct ChunkedSequence {
   std::vector<int32_t> ids;
   std::vector<int32_t> blocks;  // at most kMaxBlocks
@@ -33,7 +33,7 @@ struct ChunkedSequence {
   static constexpr int64_t kMaxBlocks = 4;
 };
 
-// Adds the next `count` tokens of `sequence` to the batch, all of them with logits for the host.
+// Adds the next `count` tokens of `sequence` to the batch; all have logits for the host.
 inline void AddChunk(const ChunkedSequence& sequence, int64_t count, Batch* batch) {
   for (int64_t i = 0; i < count; ++i) {
     batch->host_rows.push_back(static_cast<int32_t>(batch->logits_rows.size()));
@@ -49,7 +49,7 @@ inline void AddChunk(const ChunkedSequence& sequence, int64_t count, Batch* batc
   batch->block_tables.resize(static_cast<size_t>(batch->sequences * batch->max_blocks), 0);
 }
 
-// All logits of `ids`, computed alone: `first` tokens, then `chunk` at a time.
+// Returns all logits of `ids`, computed alone: first `first` tokens, then `chunk` at a time.
 inline std::vector<float> RunAlone(LanguageModel& model, const std::vector<int32_t>& ids,
                                    int64_t first, int64_t chunk) {
   ChunkedSequence sequence{ids, {7, 2, 11, 5}, 0};

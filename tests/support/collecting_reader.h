@@ -1,4 +1,4 @@
-// The reader of a token stream, for tests: takes and keeps every result.
+// The reader of a token stream for tests: it takes and keeps every result.
 #ifndef TLM_TESTS_SUPPORT_COLLECTING_READER_H_
 #define TLM_TESTS_SUPPORT_COLLECTING_READER_H_
 
@@ -15,7 +15,7 @@
 
 namespace tlm {
 
-// Thread-safe. Takes whenever it is told of news, unless paused; TakeNow takes at any time.
+// Thread-safe. Takes results at each OnStreamReady unless paused; TakeNow takes at any time.
 class CollectingReader : public StreamListener {
  public:
   struct Collected {
@@ -55,7 +55,7 @@ class CollectingReader : public StreamListener {
     changed_.NotifyAll();
   }
 
-  // From now on takes at once.
+  // Takes results now and at each OnStreamReady from now on.
   void Resume() {
     MutexLock lock(&mutex_);
     paused_ = false;
@@ -68,8 +68,8 @@ class CollectingReader : public StreamListener {
     return collected_;
   }
 
-  // Waits until `condition(collected)` holds; fails the test when nothing comes for so long. The
-  // emulated GPU is hundreds of times slower under ThreadSanitizer.
+  // Waits until `condition(collected)` holds; fails the test when nothing arrives for kPatience.
+  // The emulated GPU is hundreds of times slower under ThreadSanitizer.
 #if defined(__SANITIZE_THREAD__)
   static constexpr std::chrono::minutes kPatience{20};
 #else
@@ -89,7 +89,7 @@ class CollectingReader : public StreamListener {
   Collected WaitForEnd() {
     return WaitUntil([](const Collected& collected) { return !collected.ends.empty(); });
   }
-  // Waits until it was told of news this often.
+  // Waits until OnStreamReady has been called `calls` times.
   void WaitForCalls(int64_t calls) {
     WaitUntil([this, calls](const Collected&) { return calls_ >= calls; });
   }

@@ -1,7 +1,7 @@
-// Conversations as the files of tests hold them: {"messages": [{"role": .., "content": ..,
+// Reads conversations from the files of tests: {"messages": [{"role": .., "content": ..,
 // "reasoning": .., "tool_calls": [{"id": .., "name": .., "arguments_json": ..}], "tool_call_id":
 // .., "name": ..}], "tools": [{"name": .., "description": .., "parameters_json_schema": ..}],
-// "add_generation_prompt": ..}. Of a message all but role and content may be missing.
+// "add_generation_prompt": ..}. Every member of a message except role and content may be missing.
 #ifndef TLM_TESTS_SUPPORT_CONVERSATION_JSON_H_
 #define TLM_TESTS_SUPPORT_CONVERSATION_JSON_H_
 
@@ -27,7 +27,7 @@ class ConversationJson {
     }
   }
 
-  // Lives as long as this.
+  // The result lives as long as this object.
   Conversation conversation() const {
     return {
         .messages = messages_, .tools = tools_, .add_generation_prompt = add_generation_prompt_};

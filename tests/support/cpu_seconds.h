@@ -1,4 +1,4 @@
-// Processor time, for tests of how a cost grows.
+// Measures processor time, for tests of how a cost grows.
 #ifndef TLM_TESTS_SUPPORT_CPU_SECONDS_H_
 #define TLM_TESTS_SUPPORT_CPU_SECONDS_H_
 
@@ -9,7 +9,7 @@
 
 namespace tlm {
 
-// What `work` takes of this thread's processor time, the least of three runs: other programs and
+// Returns the processor time of `work` on this thread, the least of three runs: other programs and
 // the waiting for a processor do not count.
 template <typename Work>
 double LeastCpuSeconds(const Work& work) {

@@ -7,7 +7,7 @@
 
 namespace tlm {
 
-// Stands still until told to move. Thread-safe.
+// A clock that only Advance() moves. Thread-safe.
 class FakeClock : public Clock {
  public:
   explicit FakeClock(absl::Time start = absl::UnixEpoch()) : now_(start) {}

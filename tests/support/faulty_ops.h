@@ -18,8 +18,9 @@
 namespace tlm {
 
 // The mistake that the promise rules out first: a matrix product of several rows is summed in two
-// halves of k: the same formula in another order, chosen by the number of rows, as libraries tuned
-// for speed do. On the CPU's backend; products that an activation or a gate follows are left alone.
+// halves of k, which is the same formula in another order, chosen by the number of rows. Libraries
+// tuned for speed do this. For the CPU's backend; products with an activation or a gate are
+// unchanged.
 class BatchDependentOps : public ForwardingOps {
  public:
   using ForwardingOps::ForwardingOps;
@@ -48,7 +49,7 @@ class BatchDependentOps : public ForwardingOps {
   }
 
  private:
-  // x with every column outside [begin, end) zero.
+  // Returns x with zeros in every column outside [begin, end).
   static std::vector<float> Half(const Rows& x, int64_t begin, int64_t end) {
     std::vector<float> half(static_cast<size_t>(x.rows * x.cols), 0.0f);
     for (int64_t row = 0; row < x.rows; ++row) {
@@ -61,9 +62,9 @@ class BatchDependentOps : public ForwardingOps {
 };
 
 // Attention depends on where a prompt was cut into chunks: every token's keys are folded in two
-// parts, those before its chunk and those of its chunk, as implementations do that keep one kernel
-// for the cache and one for the new tokens. The formula is right; the border moves with the
-// schedule. Reads the cache as the CPU's backend lays it out (model/ops/cpu/kernels/kernels.h).
+// parts, the keys before its chunk and the keys of its chunk, like in implementations with one
+// kernel for the cache and one for the new tokens. The formula is right; the border moves with the
+// schedule. Reads the cache in the layout of the CPU's backend (model/ops/cpu/kernels/kernels.h).
 class ChunkSplitOps : public ForwardingOps {
  public:
   using ForwardingOps::ForwardingOps;
@@ -131,7 +132,7 @@ class ChunkSplitOps : public ForwardingOps {
     std::vector<float> values;
   };
 
-  // Of a position of the token's sequence.
+  // Reads a position of the token's sequence.
   static Slot SlotAt(const TokenLayout& layout, const KvLayer& cache, int64_t token,
                      int64_t position, int64_t kv_head) {
     const int64_t block =
@@ -151,10 +152,9 @@ class ChunkSplitOps : public ForwardingOps {
   }
 };
 
-// What was computed of a guess that turned out to be wrong stays: the first write to a place of the
-// cache that a rejected token of a draft has written is lost, as if that token's keys and values
-// were taken for those of the token drawn. Writes to the cache as the CPU's backend lays it out
-// (model/ops/cpu/kernels/kernels.h).
+// Results of a wrong guess stay: the first write to a slot of the cache that a rejected draft token
+// has written is lost, as if that token's keys and values were taken for the sampled token's.
+// Writes to the cache in the layout of the CPU's backend (model/ops/cpu/kernels/kernels.h).
 class StaleDraftOps : public ForwardingOps {
  public:
   using ForwardingOps::ForwardingOps;
@@ -208,7 +208,7 @@ class StaleDraftOps : public ForwardingOps {
     return {batch_.block_tables[static_cast<size_t>(entry)], position % kBlockTokens};
   }
 
-  // Of all heads' keys and values at one place of a layer.
+  // Returns all heads' keys and values at one slot of a layer.
   static std::vector<std::byte*> ElementsOf(const Slot& slot, const KvLayer& cache) {
     const auto& [block, place] = slot;
     const int64_t head_elements = kBlockTokens * cache.head_dim;
@@ -228,7 +228,7 @@ class StaleDraftOps : public ForwardingOps {
     return elements;
   }
 
-  Batch batch_;  // the running one
+  Batch batch_;  // the running batch
   std::set<Slot> stale_;
 };
 

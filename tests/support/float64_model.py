@@ -1,6 +1,6 @@
 """A decoder-only transformer in plain Python floats, which are double precision: no tensors, no
-cache, one token after the other, written from the papers' formulas. What the server's logits are
-compared with. It reads the same configuration keys as the server's generic `transformer_lm`."""
+cache, one token after the other, written from the papers' formulas. Tests compare the server's
+logits with it. It reads the same configuration keys as the server's generic `transformer_lm`."""
 
 import json
 import math
@@ -100,7 +100,7 @@ def shapes(fields):
 
 
 def random_tensors(fields, seed):
-    """Values that float32 holds exactly, flat and row-major."""
+    """Returns values that float32 holds exactly, flat and row-major."""
     rnd = random.Random(seed)
 
     def value(shape):
@@ -115,7 +115,7 @@ def random_tensors(fields, seed):
 
 
 def save(directory, config, tensors, prefix=""):
-    """config.json and model.safetensors; `prefix` goes before every tensor's name."""
+    """Writes config.json and model.safetensors; `prefix` goes before every tensor's name."""
     fields = ConfigFields(config)
     (directory / "config.json").write_text(json.dumps(config), encoding="utf-8")
     header, offset = {}, 0
@@ -153,7 +153,7 @@ def norm(fields, weights, name, x):
 
 
 def rotate(fields, head, position):
-    """RoPE (Su et al. 2021) on one head."""
+    """Applies RoPE (Su et al. 2021) to one head."""
     if fields.theta is None:
         return head
     half, result = len(head) // 2, list(head)
@@ -190,7 +190,7 @@ def heads_of(fields, x, gain):
 
 
 def attention(fields, weights, prefix, x, position, keys, values):
-    """`keys` and `values` grow by this position's."""
+    """Appends this position's key and value to `keys` and `values`."""
     n = fields.names
     gain = {key: weights.get(prefix + n[key] + ".weight") for key in ("q_norm", "k_norm")}
     queries = heads_of(fields, linear(weights, prefix + n["q"], x), gain["q_norm"])
@@ -218,7 +218,7 @@ def feed_forward(fields, weights, prefix, x):
 
 
 def logits(config, weights, ids):
-    """A list of vocab_size numbers after each of `ids`."""
+    """Returns a list of vocab_size numbers after each of `ids`."""
     fields = ConfigFields(config)
     n, d = fields.names, fields.width
     cache = [([], []) for _ in range(fields.layers)]

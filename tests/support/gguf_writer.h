@@ -1,4 +1,4 @@
-// Writes GGUF files, good ones and, where a test supplies the bytes of a value, bad ones.
+// Writes valid GGUF files and, where a test supplies the bytes of a value, invalid ones.
 #ifndef TLM_TESTS_SUPPORT_GGUF_WRITER_H_
 #define TLM_TESTS_SUPPORT_GGUF_WRITER_H_
 
@@ -15,16 +15,16 @@
 
 namespace tlm {
 
-// A number as the file stores it, little-endian.
+// Returns a number as the file stores it, little-endian.
 template <typename T>
 std::string GgufBytes(T number) {
   static_assert(std::is_arithmetic_v<T>);
   return {reinterpret_cast<const char*>(&number), sizeof(number)};
 }
-// A text with its length in front.
+// Returns a text with its length in front.
 std::string GgufText(std::string_view text);
 
-// The type of the file that has the values of T.
+// Returns the file's type for values of T.
 template <typename T>
 constexpr GgufType GgufTypeFor() {
   if constexpr (std::same_as<T, bool>) return GgufType::kBool;
@@ -40,11 +40,11 @@ constexpr GgufType GgufTypeFor() {
   return GgufType::kUint32;
 }
 
-// The number that files have for this type.
+// Returns the file's number for this type.
 uint32_t GgufNumberOf(DType dtype);
 
-// Collects metadata and tensors, which are laid out in the order of their addition. A key that is
-// set again keeps its place; the same names of tensors are written as often as they were added.
+// Collects metadata and tensors; tensors are laid out in the order of their addition. A key that is
+// set again keeps its place; a tensor name that is added several times is written several times.
 class GgufWriter {
  public:
   template <typename T>
@@ -61,14 +61,14 @@ class GgufWriter {
   }
   void SetText(std::string_view key, std::string_view text);
   void SetTexts(std::string_view key, const std::vector<std::string>& texts);
-  // `bytes` is all that follows the type.
+  // `bytes` is everything after the type.
   void SetBytes(std::string_view key, GgufType type, std::string_view bytes);
   void Remove(std::string_view key);
 
-  // `bytes` are not looked at.
+  // `bytes` is not checked.
   void Add(std::string_view name, DType dtype, const Shape& shape, std::string_view bytes);
   void AddF32(std::string_view name, const Shape& shape, const std::vector<float>& values);
-  // Zeros of any type.
+  // Adds zeros of any type.
   void Fill(std::string_view name, DType dtype, const Shape& shape);
   void RemoveTensor(std::string_view name);
 
@@ -90,10 +90,10 @@ class GgufWriter {
   std::vector<Tensor> tensors_;
 };
 
-// The metadata and tensors, all zeros, of a small model: `architecture` is llama, qwen2, qwen3 or
-// gpt2, with 2 layers, 4 heads of 8 elements (2 of keys and values; gpt2: 4), 64 elements in the
-// feed-forward network, a vocabulary of 50 and a context of 64. Matrices are of type `dtype`; rows
-// have 32 or 64 elements. The LM head is tied, and there is no tokenizer.
+// Returns the metadata and the tensors, all zeros, of a small model: `architecture` is llama,
+// qwen2, qwen3 or gpt2, with 2 layers, 4 heads of 8 elements (2 for keys and values; gpt2: 4), 64
+// elements in the feed-forward network, a vocabulary of 50 and a context of 64. Matrices are of
+// type `dtype`; rows have 32 or 64 elements. The LM head is tied, and there is no tokenizer.
 GgufWriter SmallGguf(const std::string& architecture, DType dtype = DType::kF32);
 
 }  // namespace tlm

@@ -25,8 +25,8 @@ def text_bytes(text):
 
 
 def value_bytes(kind, value):
-    """The value as it stands behind its key. kind: a name of FORMATS, "string", or one of these
-    with "[]" for a list."""
+    """Returns the bytes of a value after its key. kind: a name of FORMATS, "string", or one of
+    these with "[]" for a list."""
     if kind.endswith("[]"):
         kind = kind[:-2]
         number = STRING if kind == "string" else FORMATS[kind][0]
@@ -43,21 +43,21 @@ class GgufFile:
     """Metadata and tensors in the order of their addition; both may be changed at will."""
 
     def __init__(self):
-        self.values = {}  # by key: what stands behind it
+        self.values = {}  # by key: the bytes after it
         self.tensors = {}  # by name: type, shape (outermost first), data
 
     def set(self, key, kind, value):
         self.values[key] = value_bytes(kind, value)
 
     def add(self, name, kind, shape, data=None):
-        """data: zeros if left out."""
+        """data: zeros if omitted."""
         if data is None:
             _, elements, size = TENSOR_TYPES[kind]
             data = bytes(math.prod(shape) // elements * size)
         self.tensors[name] = [kind, list(shape), data]
 
     def layout(self):
-        """The offsets of the tensors in the data, and the data."""
+        """Returns the offsets of the tensors in the data, and the data."""
         offsets, data = {}, bytearray()
         for name, (_, _, content) in self.tensors.items():
             data += bytes(-len(data) % 32)
@@ -66,7 +66,7 @@ class GgufFile:
         return offsets, bytes(data)
 
     def header(self, entries=None):
-        """entries: bytes of a tensor's entry in place of its own, by name."""
+        """entries: bytes that replace a tensor's entry, by name."""
         offsets, _ = self.layout()
         parts = [b"GGUF", struct.pack("<IQQ", 3, len(self.tensors), len(self.values))]
         for key, value in self.values.items():
@@ -88,7 +88,7 @@ def tensor_entry(name, shape, kind, offset):
 
 
 def small_llama(kind="Q4_0"):
-    """One layer of zeros and a byte-level tokenizer, 30 KB; for what is wrong with files."""
+    """Makes one layer of zeros and a byte-level tokenizer, 30 KB; for tests of damaged files."""
     width, inner, vocab = 64, 64, 260
     file = GgufFile()
     file.set("general.architecture", "string", "llama")
@@ -110,7 +110,7 @@ def small_llama(kind="Q4_0"):
 
 
 def add_byte_tokenizer(file, vocab):
-    """A token for every byte, merges, and control tokens."""
+    """Adds a token for every byte, merges, and control tokens."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = [byte for byte in range(256) if byte not in printable]
     tokens = [chr(byte if byte in printable else 256 + others.index(byte)) for byte in range(256)]
@@ -137,7 +137,7 @@ DEMO_NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "
 
 
 def demo_model():
-    """The bundled model as a GGUF file: the same weights, tokenizer and template."""
+    """Makes a GGUF file of the bundled model, with its weights, tokenizer and template."""
     def read(name):
         return json.loads((DEMO_MODEL / name).read_text(encoding="utf-8"))
 
@@ -178,7 +178,7 @@ def gguf_name(name):
 
 
 def add_tokenizer(file, tokenizer, config):
-    """A byte-level tokenizer.json with Qwen's pattern and no normalizer, as converters write it."""
+    """Adds a byte-level tokenizer.json with Qwen's pattern and no normalizer, as converters do."""
     tokens, types = {}, {}
     for text, token in tokenizer["model"]["vocab"].items():
         tokens[token], types[token] = text, NORMAL

@@ -1,4 +1,4 @@
-// Sampling on the host, for models without a device.
+// Samples on the host, for models without a device.
 #ifndef TLM_TESTS_SUPPORT_HOST_SAMPLING_H_
 #define TLM_TESTS_SUPPORT_HOST_SAMPLING_H_
 
@@ -16,11 +16,11 @@
 
 namespace tlm {
 
-// A mask that is known; without words it never is.
+// A mask that is known at once or, without words, never.
 class FixedMask : public TokenMask {
  public:
   explicit FixedMask(std::optional<std::vector<uint64_t>> words) : words_(std::move(words)) {}
-  // With no more words than the ids need.
+  // Makes a mask with only as many words as the ids need.
   static FixedMask Of(std::span<const int32_t> ids) {
     std::vector<uint64_t> words;
     for (const int32_t id : ids) {
@@ -36,7 +36,7 @@ class FixedMask : public TokenMask {
   std::optional<std::vector<uint64_t>> words_;
 };
 
-// What `jobs` sample from `logits` [rows, vocab_size].
+// Runs `jobs` on `logits` [rows, vocab_size].
 inline std::vector<absl::StatusOr<SampledToken>> SampleAll(std::span<const SamplingJob> jobs,
                                                            std::span<const float> logits,
                                                            int64_t vocab_size) {
@@ -50,14 +50,14 @@ inline std::vector<absl::StatusOr<SampledToken>> SampleAll(std::span<const Sampl
   return tokens;
 }
 
-// The ids that jobs gave; 0 for those that failed.
+// Returns the sampled ids; 0 for failed jobs.
 inline std::vector<int32_t> SampledIds(std::span<const absl::StatusOr<SampledToken>> tokens) {
   std::vector<int32_t> ids;
   for (const auto& token : tokens) ids.push_back(token.ok() ? token->id : 0);
   return ids;
 }
 
-// Rows `rows` of `logits` [.., vocab_size].
+// Copies rows `rows` of `logits` [.., vocab_size].
 inline std::vector<float> SelectRows(std::span<const float> logits, std::span<const int32_t> rows,
                                      int64_t vocab_size) {
   std::vector<float> selected;
@@ -68,7 +68,7 @@ inline std::vector<float> SelectRows(std::span<const float> logits, std::span<co
   return selected;
 }
 
-// Jobs with what they point at as it was at the time.
+// Copies of jobs and of the objects that they point at.
 class HeldJobs {
  public:
   explicit HeldJobs(std::span<const SamplingJob> jobs) {
@@ -105,7 +105,7 @@ class HeldJobs {
     if (!words.has_value()) return FixedMask(std::nullopt);
     return FixedMask(std::vector<uint64_t>(words->begin(), words->end()));
   }
-  std::list<Held> held_;  // stay where they are
+  std::list<Held> held_;  // a list, because its elements keep their addresses
   std::vector<SamplingJob> jobs_;
 };
 

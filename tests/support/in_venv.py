@@ -3,7 +3,7 @@
     in_venv.py FOLDER REQUIREMENTS SCRIPT [ARGUMENT...]
 
 The environment is made once and again when REQUIREMENTS changes. Exit status 77, which CTest shows
-as skipped, where it cannot be made.
+as skipped, if it cannot be made.
 """
 
 import fcntl
@@ -19,10 +19,10 @@ INSTALL_SECONDS = 300
 
 
 def make(folder, *requirements, options=()):
-    """Whether the environment is there, with the packages of these files. options: of pip."""
+    """True if the environment exists, with the packages of these files. options: options of pip."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with open(folder.with_suffix(".lock"), "w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run beside each other
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in parallel
         return make_alone(folder, requirements, options)
 
 

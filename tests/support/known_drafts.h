@@ -1,4 +1,4 @@
-// Drafts of outputs that are known beforehand, as wrong as a test wants them.
+// Drafts of outputs that are known beforehand, with a chosen share of wrong guesses.
 #ifndef TLM_TESTS_SUPPORT_KNOWN_DRAFTS_H_
 #define TLM_TESTS_SUPPORT_KNOWN_DRAFTS_H_
 
@@ -16,12 +16,12 @@
 
 namespace tlm {
 
-// Guesses what it was told of the output that begins with the sequence's tokens; of several, the
-// one that was told first. Not thread-safe.
+// Guesses the rest of the added output that begins with the sequence's tokens; of several, the
+// first added. Not thread-safe.
 class KnownDrafts : public DraftSource {
  public:
-  // So many guesses in a hundred are what it was told, the others are any tokens. Unless it always
-  // tells the truth it guesses behind the outputs' ends, too.
+  // `truth` percent of the guesses are right, the others are random tokens. If `truth` is below
+  // 100, it guesses past the outputs' ends, too.
   KnownDrafts(int truth, int64_t vocab_size) : truth_(truth), vocab_size_(vocab_size) {}
 
   void Add(std::span<const int32_t> prompt, std::span<const int32_t> output,

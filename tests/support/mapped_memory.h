@@ -1,4 +1,4 @@
-// How much memory of this process stands behind the mapping of a file.
+// Measures how much of a mapped file is resident in this process.
 #ifndef TLM_TESTS_SUPPORT_MAPPED_MEMORY_H_
 #define TLM_TESTS_SUPPORT_MAPPED_MEMORY_H_
 
@@ -8,7 +8,7 @@
 
 namespace tlm {
 
-// Resident bytes of all mappings of the file, as the kernel counts them.
+// Returns the resident bytes of all mappings of the file, as the kernel counts them.
 inline size_t ResidentBytesOf(const std::string& path) {
   std::ifstream maps("/proc/self/smaps");
   size_t bytes = 0;

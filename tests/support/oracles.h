@@ -1,4 +1,5 @@
-// Files made by others that tests compare with; they lie beside the checkout, not in it.
+// Reads files made by other programs, for comparison. They are stored next to the checkout, not in
+// it.
 #ifndef TLM_TESTS_SUPPORT_ORACLES_H_
 #define TLM_TESTS_SUPPORT_ORACLES_H_
 
@@ -10,16 +11,17 @@
 
 namespace tlm {
 
-// The path of `name` in the oracle directory ($TLM_ORACLES, or shared/oracles beside the checkout),
-// or none when it is not there: the test then skips.
+// Returns the path of `name` in the oracle directory ($TLM_ORACLES, or shared/oracles next to the
+// checkout), or nullopt when it is not there: the test then skips.
 std::optional<std::string> OraclePath(std::string_view name);
 
-// The bytes of a file; none when it cannot be read.
+// Returns the bytes of a file; empty when it cannot be read.
 std::string ReadAll(const std::string& path);
-// The parts of a text that each end with `separator`; what stands behind the last one is left out.
+// Returns the parts of a text that each end with `separator`; omits the text after the last
+// separator.
 std::vector<std::string> SplitAt(const std::string& text, const std::string& separator);
 
-// A C-ordered array of a NumPy file (.npy), of any of the types f4, f8, i4, i8, b1, its values as
+// A C-ordered array of a NumPy file (.npy) of the types f4, f8, i4, i8 or b1, with values as
 // double.
 struct NpyArray {
   std::vector<int64_t> shape;

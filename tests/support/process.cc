@@ -53,7 +53,8 @@ double ClockSeconds(clockid_t clock) {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// CPU time of one thread, from its /proc/<pid>/task/<tid>; 0 if it has another name or has ended.
+// Returns the CPU time of one thread, from its /proc/<pid>/task/<tid>; 0 if it has another name or
+// has ended.
 double TaskSeconds(const std::filesystem::path& task, const std::string& name) {
   std::string comm;
   if (!std::getline(std::ifstream(task / "comm"), comm) || comm != name) return 0;
@@ -75,7 +76,7 @@ Process::Process(const std::vector<std::string>& argv,
                  const std::vector<std::string>& environment) {
   std::vector<char*> arguments = PointersTo(argv);
   arguments.push_back(nullptr);
-  // Of two variables of one name, the first one counts.
+  // If two variables have the same name, the first one counts.
   std::vector<char*> variables = PointersTo(environment);
   for (char** variable = environ; *variable != nullptr; ++variable) variables.push_back(*variable);
   variables.push_back(nullptr);

@@ -1,4 +1,4 @@
-// Child processes: their output, their end and their CPU time.
+// Runs child processes: their output, their end and their CPU time.
 #ifndef TLM_TESTS_SUPPORT_PROCESS_H_
 #define TLM_TESTS_SUPPORT_PROCESS_H_
 
@@ -14,10 +14,11 @@
 
 namespace tlm {
 
-// A child process, killed with SIGKILL when the object dies or this process ends. Not thread-safe.
+// A child process, killed with SIGKILL when the object is destroyed or this process ends. Not
+// thread-safe.
 class Process {
  public:
-  // How long a test waits before it fails.
+  // The time that a test waits before it fails.
   static constexpr absl::Duration kPatience = absl::Seconds(60);
 
   // Runs `argv[0]`, looked up in PATH unless it has a slash. `environment` are further variables:
@@ -30,20 +31,20 @@ class Process {
 
   pid_t pid() const { return pid_; }
   void Signal(int signal);
-  // Its exit status, -N when signal N ended it; none while it runs.
+  // Returns its exit status, or -N when signal N ended it; nullopt while it runs.
   std::optional<int> Ended();
-  // Waits for its end: as Ended(), none when `timeout` passed.
+  // Waits for its end: returns Ended(), or nullopt when `timeout` passed.
   std::optional<int> Wait(absl::Duration timeout = kPatience);
 
-  // Standard output and standard error so far, mixed.
+  // Returns standard output and standard error so far, mixed.
   std::string output() const;
-  // Waits until its output holds `text`, `times` times; false when it ended, or `timeout` passed,
-  // without it.
+  // Waits until its output contains `text` `times` times; false when it ended or `timeout` passed
+  // before.
   bool WaitForOutput(std::string_view text, int times = 1, absl::Duration timeout = kPatience);
 
-  // CPU time of all threads so far; 0 once it has ended.
+  // Returns the CPU time of all threads so far; 0 once it has ended.
   double CpuSeconds() const;
-  // CPU time of its threads of this name, to hundredths of a second.
+  // Returns the CPU time of its threads of this name, to hundredths of a second.
   double ThreadCpuSeconds(const std::string& name) const;
 
  private:
@@ -52,7 +53,7 @@ class Process {
   std::optional<int> status_;
 };
 
-// CPU time of this process.
+// Returns the CPU time of this process.
 double OwnCpuSeconds();
 
 }  // namespace tlm

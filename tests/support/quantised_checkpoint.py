@@ -1,6 +1,6 @@
-"""Random checkpoints of a small Llama or Qwen2 whose linear maps are quantised as AutoAWQ, AutoGPTQ,
-compressed-tensors and FP8 checkpoints store them, beside the same weights as float32. Packed here by the formats'
-definitions; needs the standard library only."""
+"""Makes random checkpoints of a small Llama or Qwen2 whose linear maps are quantised in the storage
+of AutoAWQ, AutoGPTQ, compressed-tensors and FP8 checkpoints, and the same weights as float32. Packs
+by the formats' definitions; needs the standard library only."""
 
 import json
 import random
@@ -14,7 +14,7 @@ CODES = {"F32": "f", "F16": "e", "I64": "q", "I32": "i", "I8": "b", "F8_E4M3": "
 
 
 def bfloat16(value):
-    """The bits of a positive number, rounded to nearest."""
+    """Returns the bits of a positive number, rounded to nearest."""
     bits = struct.unpack("<I", struct.pack("<f", value))[0]
     return (bits + 0x7fff + (bits >> 16 & 1)) >> 16
 
@@ -33,7 +33,7 @@ def decoded(dtype, data):
 
 
 def save(path, tensors):
-    """A safetensors file of {name: (dtype, shape, bytes)}."""
+    """Writes a safetensors file of {name: (dtype, shape, bytes)}."""
     header, data = {}, []
     offset = 0
     for name, (dtype, shape, content) in tensors.items():
@@ -47,7 +47,7 @@ def save(path, tensors):
 
 
 def words(rows, bits, order=None):
-    """I32 words of rows of unsigned numbers, and how many a row has."""
+    """Packs rows of unsigned numbers into I32 words; returns the words and their number per row."""
     per = 32 // bits
     order = order or range(per)
     packed = []
@@ -95,14 +95,14 @@ class Module:
                 for q, g in zip(row, self.group_of)]
 
     def tensors(self):
-        """{suffix: (dtype, shape, bytes)}"""
+        """Returns {suffix: (dtype, shape, bytes)}."""
         result = {}
 
         def add(name, dtype, shape, values):
             result[name] = (dtype, shape, encoded(dtype, values))
 
         def add_words(name, rows, by_row=False, order=None):
-            """Packed along the rows' elements; by_row: along the rows themselves."""
+            """Packs along the rows' elements; by_row: along the rows themselves."""
             values, width = words(transposed(rows) if by_row else rows, self.bits, order)
             if by_row:
                 lines = [values[i:i + width] for i in range(0, len(values), width)]
@@ -139,7 +139,7 @@ class Module:
 
 
 def e4m3(bits):
-    """The value of an FP8 number that is no NaN."""
+    """Returns the value of an FP8 number that is no NaN."""
     exponent, fraction = bits >> 3 & 15, bits & 7
     value = fraction / 512 if exponent == 0 else (8 + fraction) * 2.0 ** (exponent - 10)
     return -value if bits & 128 else value
@@ -176,7 +176,7 @@ class FloatModule:
 
 
 def floats(strategy, dynamic, **weights):
-    """As llm-compressor writes FP8."""
+    """Writes FP8 like llm-compressor."""
     config = compressed(8, "float-quantized", symmetric=True, type="float", strategy=strategy,
                         **weights)
     config["config_groups"]["group_0"]["input_activations"] = {
@@ -186,7 +186,7 @@ def floats(strategy, dynamic, **weights):
 
 
 def compressed(bits, form, group=-1, symmetric=False, **weights):
-    """As llm-compressor writes it."""
+    """Writes integers like llm-compressor."""
     inputs = {"dynamic": True, "num_bits": 8, "strategy": "token", "symmetric": True, "type": "int"}
     return {"quant_method": "compressed-tensors", "format": form, "ignore": ["lm_head"],
             "kv_cache_scheme": None, "quantization_status": "compressed", "config_groups": {
@@ -208,7 +208,7 @@ def gptq(bits, group, **more):
             "desc_act": False, "checkpoint_format": "gptq", **more}
 
 
-# By name: quantization_config, how the modules are stored, and what of the model is special.
+# By name: quantization_config, the storage of the modules, and the special fields of the model.
 FORMATS = {
     "awq": (awq(32), {"kind": "awq", "group": 32}, {"tied": True}),
     "awq, group 128": (awq(128), {"kind": "awq", "group": 128}, {"model_type": "qwen2"}),
@@ -263,7 +263,7 @@ class Pair:
             self.stored[tensor] = self.floats[tensor] = ("F32", shape, data)
 
         def add_module(module, outputs, inputs, bias):
-            # GPTQ orders inputs by their activations: those of the same input alike.
+            # GPTQ orders inputs by their activations: modules with one input have one order.
             order = module if special.get("own_orders") else module.rpartition(".")[0] + str(inputs)
             kind = FloatModule if "high" in how else Module
             matrix = kind(generator, outputs, inputs, order_seed=order, **how)

@@ -31,8 +31,8 @@ StoredTensor Integers(DType dtype, const Shape& shape, const std::vector<int64_t
   return tensor;
 }
 
-// A table [rows, columns] of unsigned values of `bits`, 32 / bits of them in an integer along the
-// columns; `order` has the column of each place in an integer.
+// Packs a table [rows, columns] of unsigned values of `bits`, 32 / bits of them in an integer along
+// the columns; `order` has the column of each place in an integer.
 StoredTensor PackColumns(int64_t rows, int64_t columns, int bits, const std::vector<int>& order,
                          const std::function<int64_t(int64_t, int64_t)>& at) {
   const int per = 32 / bits;
@@ -52,7 +52,7 @@ StoredTensor PackColumns(int64_t rows, int64_t columns, int bits, const std::vec
   return Integers(DType::kI32, {rows, words}, packed);
 }
 
-// The same along the rows.
+// Packs along the rows.
 StoredTensor PackRows(int64_t rows, int64_t columns, int bits,
                       const std::function<int64_t(int64_t, int64_t)>& at) {
   const StoredTensor turned = PackColumns(
@@ -67,7 +67,7 @@ StoredTensor PackRows(int64_t rows, int64_t columns, int bits,
   return tensor;
 }
 
-// A random scale as `dtype` has it, and its bytes.
+// Returns a random scale that `dtype` can hold, and its bytes.
 float RandomScale(DType dtype, std::mt19937_64& random, std::string* bytes) {
   const float wanted = std::uniform_real_distribution<float>(0.001f, 0.01f)(random);
   if (dtype == DType::kF16) {
@@ -82,7 +82,7 @@ float RandomScale(DType dtype, std::mt19937_64& random, std::string* bytes) {
   return wanted;
 }
 
-// NaN apart, e4m3 as its definition has it.
+// Decodes e4m3 by its definition, except NaN.
 float E4m3(int bits) {
   const int exponent = bits >> 3 & 15;
   const int fraction = bits & 7;

@@ -13,7 +13,7 @@
 
 namespace tlm {
 
-// Owns the random weights its views point into. Not copyable.
+// Owns the random weights of its views. Not copyable.
 class RandomModel {
  public:
   // Linear weights N(0, 2 / (in + out)), embeddings N(0, 1), gains near 1, biases N(0, 1/4);
@@ -25,7 +25,8 @@ class RandomModel {
   const ModelConfig& config() const { return config_; }
   const ModelWeights& weights() const { return weights_; }
 
-  // config.json and model.safetensors (or `shards` files and an index) in an existing directory.
+  // Writes config.json and model.safetensors (or `shards` files and an index) to an existing
+  // directory.
   void Save(const std::string& directory, int shards = 1) const;
 
  private:

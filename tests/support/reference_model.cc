@@ -69,7 +69,7 @@ class Reference {
   const ModelWeights& weights_;
 };
 
-// W x + b; of GPT-2's matrices, which are those of layers, W is the transpose.
+// Returns W x + b; GPT-2's layers store the transpose of W.
 Vector Reference::Linear(const TensorView& w, const TensorView& bias, const Vector& x) const {
   const bool transposed = config_.naming == TensorNaming::kGpt2 && w.data != weights_.lm_head.data;
   const int64_t inputs = static_cast<int64_t>(x.size());
@@ -111,7 +111,7 @@ Vector Reference::Norm(const Vector& x, const TensorView& gain, const TensorView
   return y;
 }
 
-// How much of the stretched frequency pair i takes.
+// Returns the scaled frequency of the pair: a blend of the stretched and the original one.
 double Reference::Yarn(int64_t pair, double frequency) const {
   const RopeScaling& scaling = *config_.rope_scaling;
   const double dim = static_cast<double>(config_.head_dim);
@@ -139,8 +139,8 @@ double Reference::Frequency(int64_t pair) const {
   const RopeScaling& scaling = *config_.rope_scaling;
   if (scaling.kind == RopeScaling::Kind::kYarn) return Yarn(pair, frequency);
   if (scaling.kind == RopeScaling::Kind::kLinear) return frequency / scaling.factor;
-  // How many turns the pair makes within the original context: below low_freq_factor it is
-  // stretched, above high_freq_factor left alone, between the two a blend.
+  // The turns of the pair within the original context: below low_freq_factor it is stretched, above
+  // high_freq_factor unchanged, between the two a blend.
   const double turns =
       static_cast<double>(scaling.original_context_length) * frequency / (2.0 * M_PI);
   const double keep =
@@ -166,7 +166,7 @@ Vector Reference::Rotated(const Vector& head, int64_t position) const {
   return rotated;
 }
 
-// Heads of queries or keys, normalised and rotated as the configuration says.
+// Returns the heads of queries or keys, normalised and rotated by the configuration.
 std::vector<Vector> Reference::Split(const Vector& rows, const TensorView& gain,
                                      int64_t position) const {
   std::vector<Vector> heads;
@@ -199,7 +199,7 @@ Reference::Heads Reference::Project(const LayerWeights& layer, const Vector& x,
   return heads;
 }
 
-// x[t] += Wo concat over heads of softmax(q K^T / sqrt(head_dim)) V + bo
+// Adds attention: x[t] += Wo concat over heads of softmax(q K^T / sqrt(head_dim)) V + bo.
 void Reference::AddAttention(const LayerWeights& layer, int64_t window,
                              std::vector<Vector>* x) const {
   std::vector<Heads> all;
@@ -217,7 +217,7 @@ void Reference::AddAttention(const LayerWeights& layer, int64_t window,
         if (window > 0 && static_cast<int64_t>(t - s) >= window) continue;
         double dot = 0.0;
         for (int64_t d = 0; d < config_.head_dim; ++d) dot += all[t].q[h][d] * all[s].k[kv_head][d];
-        // In double the weights of such small models need no maximum taken off.
+        // In double precision, the weights of such small models need no subtraction of the maximum.
         const double weight = std::exp(dot / std::sqrt(static_cast<double>(config_.head_dim)));
         total += weight;
         for (int64_t d = 0; d < config_.head_dim; ++d) sum[d] += weight * all[s].v[kv_head][d];

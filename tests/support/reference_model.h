@@ -1,5 +1,5 @@
-// A transformer written for reading, in double precision: no cache, no batch, no blocks. What the
-// real one is compared with.
+// A transformer written for reading, in double precision: no cache, no batch, no blocks. Tests
+// compare the real one with it.
 #ifndef TLM_TESTS_SUPPORT_REFERENCE_MODEL_H_
 #define TLM_TESTS_SUPPORT_REFERENCE_MODEL_H_
 
@@ -12,7 +12,7 @@
 
 namespace tlm {
 
-// Logits after every token of `ids`, [ids, vocab_size].
+// Returns the logits after every token of `ids`, [ids, vocab_size].
 std::vector<double> ReferenceLogits(const ModelConfig& config, const ModelWeights& weights,
                                     std::span<const int32_t> ids);
 

@@ -8,7 +8,7 @@
 
 namespace tlm {
 
-// Memory of this process.
+// Returns the resident memory of this process.
 inline int64_t ResidentBytes() {
   std::ifstream statm("/proc/self/statm");
   int64_t all = 0;

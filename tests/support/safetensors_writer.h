@@ -1,4 +1,4 @@
-// Writes safetensors files, good ones and, where a test supplies the header, bad ones.
+// Writes valid safetensors files and, where a test supplies the header, invalid ones.
 #ifndef TLM_TESTS_SUPPORT_SAFETENSORS_WRITER_H_
 #define TLM_TESTS_SUPPORT_SAFETENSORS_WRITER_H_
 
@@ -12,17 +12,17 @@
 
 namespace tlm {
 
-// Header length, header and data as the format lays them out; the header is not looked at.
+// Joins header length, header and data in the format's layout; the header is not checked.
 std::string SafetensorsBytes(std::string_view header, std::string_view data);
 
-// Collects tensors; they are laid out in the order of their addition, the header padded so that
+// Collects tensors. They are laid out in the order of their addition; the header is padded so that
 // the data begin at a multiple of 8 bytes.
 class SafetensorsWriter {
  public:
-  // `bytes` must be as long as dtype and shape say.
+  // `bytes` must have the length of dtype and shape.
   void Add(std::string_view name, DType dtype, const Shape& shape, std::string_view bytes);
   void AddF32(std::string_view name, const Shape& shape, const std::vector<float>& values);
-  // Every element `value`, as F32.
+  // Adds an F32 tensor with every element equal to `value`.
   void Fill(std::string_view name, const Shape& shape, float value);
   void SetMetadata(std::string_view key, std::string_view value);
 

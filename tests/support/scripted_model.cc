@@ -81,12 +81,12 @@ void ScriptedModel::Launch(const Batch& batch) {
   if (!launched_.empty()) ++launches_ahead_;
   for (const int32_t token : batch.token_ids) {
     if (!IsUnknown(token)) continue;
-    // What is known already must be told.
+    // Tokens that are known already must be given.
     TLM_CHECK(TakesPendingTokens() && !launched_.empty() &&
               -1 - token < std::ssize(launched_.back().as_launched.jobs));
     ++unknown_tokens_;
   }
-  // Only what computes at once may look at what the jobs point at.
+  // Only a model that computes at once may read the objects that the jobs point at.
   auto jobs = max_launched_ > 1 ? std::make_unique<HeldJobs>(batch.jobs) : nullptr;
   launched_.push_back(
       {.batch = &batch, .as_launched = batch, .jobs = std::move(jobs), .copies = {}});
@@ -124,7 +124,7 @@ absl::StatusOr<BatchResult> ScriptedModel::Compute(Launched& launched) {
     return std::exchange(failure_, absl::OkStatus());
   }
   if (!launched.undefined) Write(batch);
-  std::vector<float> logits;  // of all rows
+  std::vector<float> logits;  // logits of all rows
   for (const int32_t token : batch.logits_rows) AppendLogits(batch, token, &logits);
   BatchResult result;
   result.tokens = SampleAll(launched.jobs ? launched.jobs->jobs() : batch.jobs, logits, kVocabSize);
@@ -166,7 +166,7 @@ void ScriptedModel::CheckBatch(const Batch& batch) const {
   CheckRows(batch);
 }
 
-// Every row is for something.
+// Every row must have a job or go to the host.
 void ScriptedModel::CheckRows(const Batch& batch) const {
   for (const int32_t row : batch.logits_rows) TLM_CHECK(row >= 0 && row < batch.tokens());
   TLM_CHECK(static_cast<int64_t>(batch.jobs.size()) <= limits_.max_jobs());

@@ -1,4 +1,4 @@
-// The real tlm-server as a child process.
+// Runs the real tlm-server as a child process.
 #ifndef TLM_TESTS_SUPPORT_SERVER_PROCESS_H_
 #define TLM_TESTS_SUPPORT_SERVER_PROCESS_H_
 
@@ -11,7 +11,7 @@
 
 namespace tlm {
 
-// The bundled model's directory, and the server binary of this build.
+// Return the bundled model's directory and the server binary of this build.
 std::string DemoModelDir();
 std::string ServerBinary();
 
@@ -21,16 +21,16 @@ class ServerProcess : public Process {
   using Process::Process;
 
   // Starts tlm-server on the bundled model and a free port, without a withdrawal grace, and waits
-  // until it serves. `extra` come last.
+  // until it serves. `extra` arguments come last.
   static std::unique_ptr<ServerProcess> Serve(const std::vector<std::string>& extra = {});
 
-  // The port it says it serves on; 0 when it does not.
+  // Returns the port that the server reports; 0 without a report.
   int port() const;
-  // "127.0.0.1:port"
+  // Returns "127.0.0.1:port".
   std::string address() const;
 };
 
-// Runs tlm-server with these arguments and nothing else to its end; output and exit status.
+// Output and exit status of a run of tlm-server with only these arguments.
 struct ServerRun {
   std::optional<int> exit_status;
   std::string output;

@@ -22,10 +22,10 @@ class ServerProcess:
 
     def __init__(self, program, *flags, ports=(), start_seconds=START_SECONDS, prefix=(),
                  environment=None, preexec_fn=None, terminal=True):
-        """flags: they overrule those that are set here. ports: "admin" and "metrics", which are
-        opened beside the data port. prefix: a command that runs the program. environment: further
-        variables. preexec_fn: as of subprocess.Popen. terminal: whether it keeps the terminal of
-        the tests, if there is one."""
+        """flags: they overrule the flags that are set here. ports: "admin" and "metrics", which are
+        opened next to the data port. prefix: a command that runs the program. environment: further
+        variables. preexec_fn: see subprocess.Popen. terminal: whether it keeps the terminal of the
+        tests, if there is one."""
         self._folder = tempfile.TemporaryDirectory(prefix="tlm-test-")
         self.folder = pathlib.Path(self._folder.name)
         self._command, self._flags = [*prefix, program], flags
@@ -42,8 +42,8 @@ class ServerProcess:
         self._process = None
 
     def keep_ports(self):
-        """Before the first start: ports that are still free when the process is started again, as
-        the system gives them to nobody who asks for any port."""
+        """Reserves ports before the first start that are still free at a restart: the system gives
+        them to no process that asks for any port."""
         with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
             first = int(file.read().split()[0])
         with contextlib.ExitStack() as taken:
@@ -57,7 +57,7 @@ class ServerProcess:
     def start(self):
         """Returns when the server serves. RuntimeError with its log if it does not."""
         self.launch()
-        # It is the last one that the server writes.
+        # The server writes this port last.
         self.await_port("data")
 
     def launch(self):
@@ -73,8 +73,8 @@ class ServerProcess:
                                              stderr=log, **self._options)
 
     def await_port(self, name):
-        """Returns when the server has named this port; the numbers of all that it has named are
-        known then. RuntimeError with its log if it does not."""
+        """Returns when the server has named this port; the numbers of all ports that it has named
+        are then known. RuntimeError with its log if it does not."""
         while not read(self._port_files[name]):
             if self._process.poll() is not None:
                 raise RuntimeError(f"tlm-server ended with {self._process.returncode}:\n{self.log()}")
@@ -110,7 +110,7 @@ class ServerProcess:
         return self._ports[name]
 
     def target_of(self, name):
-        """The address of a port: of "data", or of one of `ports`."""
+        """Returns the address of a port: "data", or one of `ports`."""
         return f"127.0.0.1:{self._ports[name]}"
 
     def port_file_of(self, name):
@@ -146,7 +146,7 @@ class ServerProcess:
         self._folder.cleanup()
 
     def log(self):
-        """What the server has written so far, over all its starts."""
+        """Returns everything that the server has written so far, over all its starts."""
         return self._log_file.read_text(encoding="utf-8")
 
     @property

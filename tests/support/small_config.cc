@@ -160,7 +160,7 @@ ModelConfig Gpt2ExactGelu() {
 
 // --- The generic model
 //
-// Where eps stands shows only when it is not small beside the row's own mean square.
+// The place of eps matters only when eps is not small compared with the row's own mean square.
 
 ModelConfig Generic() {
   ModelConfig config = Base("transformer_lm");
@@ -192,7 +192,7 @@ ModelConfig LayerNormOutside() {
   return config;
 }
 
-// QK-norm takes eps and its place from the other norms, but stays an RMSNorm beside LayerNorms.
+// QK-norm takes eps and its place from the other norms, but stays an RMSNorm next to LayerNorms.
 ModelConfig LayerNormWithQkNorm() {
   ModelConfig config = Generic();
   config.norm_kind = NormKind::kLayer;
@@ -203,7 +203,7 @@ ModelConfig LayerNormWithQkNorm() {
   config.head_dim = 10;
   config.rope_theta = 500.0;
   config.rope_layout = RopeLayout::kHalf;
-  config.biases = {.qkv = true, .attention_output = false, .ffn = true};  // of the gate too
+  config.biases = {.qkv = true, .attention_output = false, .ffn = true};  // for the gate, too
   return config;
 }
 
@@ -232,7 +232,7 @@ ModelConfig EveryPosition() {
   return config;
 }
 
-// GPT-2's layout, which fuses query, key and value, of a model that is otherwise none.
+// GPT-2's layout, which fuses query, key and value, for a model that is not GPT-2 otherwise.
 ModelConfig Gpt2Layout() {
   ModelConfig config = Generic();
   config.naming = TensorNaming::kGpt2;
@@ -278,7 +278,7 @@ constexpr Row kRows[] = {
     {"lm_gpt2_layout", Gpt2Layout},
 };
 
-// --- As the files of their families spell them
+// --- In the spelling of the families' files
 
 using Json = nlohmann::json;
 
@@ -303,7 +303,7 @@ Json RopeScalingJson(const RopeScaling& scaling) {
   return json;
 }
 
-// Rotary positions and windows are spelt alike everywhere.
+// Rotary positions and windows have the same spelling everywhere.
 void AddRopeAndWindow(const ModelConfig& config, Json* json) {
   if (config.rope_theta.has_value()) (*json)["rope_theta"] = *config.rope_theta;
   if (config.rope_scaling.has_value()) {
@@ -381,7 +381,7 @@ Json Qwen3MhaJson(const ModelConfig& config) {
           {"rope_theta", *config.rope_theta}};
 }
 
-// Every config field, whether it has its default or not.
+// Writes every config field, with or without a default value.
 Json TransformerLmJson(const ModelConfig& config) {
   Json json = Cs336Json(config);
   json["num_kv_heads"] = config.num_kv_heads;

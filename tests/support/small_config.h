@@ -1,5 +1,5 @@
-// Configurations of small models, at least one for everything the architecture can be told, and the
-// files of their families.
+// Configurations of small models, at least one for every option of the architecture, and the files
+// of their families.
 #ifndef TLM_TESTS_SUPPORT_SMALL_CONFIG_H_
 #define TLM_TESTS_SUPPORT_SMALL_CONFIG_H_
 
@@ -12,15 +12,15 @@
 namespace tlm {
 
 // Sizes are odd: vocabulary and widths fill no vector or panel evenly, windows no block. A name
-// begins with the model_type ("llama_yarn"); those of the generic transformer_lm begin with
-// "lm_". CHECKs that the name is known.
+// begins with the model_type ("llama_yarn"); names of the generic transformer_lm begin with "lm_".
+// CHECKs that the name is known.
 ModelConfig SmallConfig(std::string_view name);
 
-// All names, the plain families first.
+// Returns all names, the plain families first.
 std::vector<const char*> SmallConfigNames();
 
-// The config.json of which the reader makes `config`, by its model_type; token ids and the
-// architecture's name are left out.
+// Returns a config.json that the reader turns into `config`, by its model_type; without token ids
+// and the architecture's name.
 std::string ConfigJson(const ModelConfig& config);
 
 }  // namespace tlm

@@ -22,7 +22,7 @@ MATCHER(IsOk, "is OK") {
   return GetStatus(arg).ok();
 }
 
-// EXPECT_THAT(Open(path), StatusIs(absl::StatusCode::kNotFound, HasSubstr("no such file")));
+// Use: EXPECT_THAT(Open(path), StatusIs(absl::StatusCode::kNotFound, HasSubstr("no such file")));
 MATCHER_P2(StatusIs, code, message, "") {
   const absl::Status& status = GetStatus(arg);
   *result_listener << "which is " << status;

@@ -21,7 +21,8 @@ TempDir::~TempDir() {
 
 std::string TempDir::Write(std::string_view name, std::string_view content) const {
   const std::string path = File(name);
-  // A new file, not the old one rewritten: some file systems flush that to the disk on close.
+  // Makes a new file instead of rewriting the old one: some file systems flush a rewritten file to
+  // the disk on close.
   std::filesystem::remove(path);
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file.write(content.data(), static_cast<std::streamsize>(content.size()));

@@ -7,11 +7,11 @@
 
 namespace tlm {
 
-// A fresh directory, removed with all it holds when the object dies. Throws when the system
+// A fresh directory, removed with its content when the object is destroyed. Throws when the system
 // refuses.
 class TempDir {
  public:
-  // In the system's directory for temporary files, or in `parent`.
+  // Creates it in the system's directory for temporary files, or in `parent`.
   TempDir();
   explicit TempDir(const std::string& parent);
   ~TempDir();
@@ -20,7 +20,7 @@ class TempDir {
 
   const std::string& path() const { return path_; }
   std::string File(std::string_view name) const { return path_ + "/" + std::string(name); }
-  // Writes a file, replacing one of the same name, and returns its path.
+  // Writes a file, replaces one of the same name, and returns its path.
   std::string Write(std::string_view name, std::string_view content) const;
 
  private:

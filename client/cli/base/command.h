@@ -1,4 +1,4 @@
-// The commands of the program.
+// The table of the program's commands.
 #ifndef TLM_CLIENT_CLI_BASE_COMMAND_H_
 #define TLM_CLIENT_CLI_BASE_COMMAND_H_
 
@@ -23,17 +23,17 @@ struct Command {
   std::vector<std::string_view> flags = {};  // names of its flags, without connection flags
   bool connects = false;                     // takes the connection flags
   int (*run)(const Arguments&, Console*);    // returns the exit code
-  // Its own help of flags that it shares with other commands.
+  // This command's own help for flags that it shares with other commands.
   std::vector<std::pair<std::string_view, std::string_view>> flag_help = {};
 };
 
-// Every command, in the order of the help text.
+// Returns every command in the order of the help text.
 std::span<const Command> Commands();
 
-// Null for an unknown name.
+// Returns null for an unknown name.
 const Command* FindCommand(std::string_view name);
 
-// "no command "genrate": did you mean generate?"
+// Makes the message "no command "genrate": did you mean generate?".
 std::string NoCommand(std::string_view name);
 
 // Runs `tlm args...` (without the program's name); returns the exit code. Call it once: flags keep

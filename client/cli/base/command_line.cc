@@ -16,7 +16,7 @@
 namespace tlm::cli {
 namespace {
 
-// Null if the command has no flag of that name.
+// Returns null if the command has no flag of that name.
 absl::CommandLineFlag* FindFlag(const Command& command, std::string_view name) {
   const std::vector<std::string_view> flags = FlagsOf(command);
   if (std::find(flags.begin(), flags.end(), name) == flags.end()) return nullptr;
@@ -27,7 +27,7 @@ bool IsSwitch(const absl::CommandLineFlag& flag) {
   return flag.IsOfType<bool>() || flag.IsOfType<std::optional<bool>>();
 }
 
-// What separates the values of a list flag; empty for other flags.
+// Returns the separator of a list flag's values; empty for other flags.
 std::string_view SeparatorOf(const absl::CommandLineFlag& flag) {
   static constexpr char kRecordSeparator = TemplateArguments::kSeparator;
   if (flag.IsOfType<StringList>() || flag.IsOfType<IdList>() || flag.IsOfType<BiasList>()) {

@@ -24,18 +24,18 @@ struct ParsedLine {
 absl::StatusOr<ParsedLine> ParseCommandLine(const Command& command,
                                             const std::vector<std::string>& args);
 
-// The flags of `command`, the connection flags included.
+// Returns the flags of `command`, including the connection flags.
 std::vector<std::string_view> FlagsOf(const Command& command);
 
 struct FlagText {
   std::string name;
   std::string help;
-  std::string default_value;  // empty for false, 0 and inf too
+  std::string default_value;  // empty also for false, 0 and inf
   bool is_switch = false;     // takes no value: --name, --noname
-  bool can_be_off = false;    // a switch that is not off by default, so that --noname is of use
+  bool can_be_off = false;    // a switch that is not off by default, so that --noname is useful
 };
 
-// Describes the flags `names` of the command, in this order.
+// Describes the flags `names` of the command in this order.
 std::vector<FlagText> DescribeFlags(const Command& command,
                                     std::span<const std::string_view> names);
 

@@ -32,7 +32,7 @@ ABSL_FLAG(std::string, api_key_file, "",
 namespace tlm::cli {
 namespace {
 
-// Null for files that CheckTlsFiles skips.
+// Returns null for files that CheckTlsFiles skips.
 BioPtr Open(const std::string& path) {
   struct stat status = {};
   if (path.empty() || stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return nullptr;
@@ -46,7 +46,7 @@ absl::StatusOr<X509Ptr> ReadCertificate(BIO& file, const std::string& path) {
   return absl::InvalidArgumentError(fmt::format("{}: holds no certificate in PEM", path));
 }
 
-// Called for encrypted keys; OpenSSL would prompt at the terminal.
+// OpenSSL calls it for encrypted keys; otherwise it would prompt at the terminal.
 int NoPassphrase(char*, int, int, void*) { return -1; }
 
 absl::StatusOr<KeyPtr> ReadKey(BIO& file, const std::string& path) {
@@ -81,7 +81,7 @@ absl::Status CheckClientPair(const std::string& certificate_path, const std::str
 
 constexpr size_t kMaxFileBytes = 4096;
 
-// Access for the group is allowed: secrets are mounted into containers like that.
+// Access for the group causes no warning: secrets are mounted into containers like that.
 void WarnIfWorldAccessible(const std::string& path, Console* console) {
   struct stat status = {};
   if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return;

@@ -1,4 +1,4 @@
-// The flags of every command that talks to a server, and the credentials they name.
+// The flags of every command that talks to a server, and the credentials that they name.
 #ifndef TLM_CLIENT_CLI_BASE_CONNECTION_H_
 #define TLM_CLIENT_CLI_BASE_CONNECTION_H_
 
@@ -15,32 +15,34 @@
 
 namespace tlm::cli {
 
-// gRPC reports these errors only on connecting, with less detail. INVALID_ARGUMENT, naming the
-// file, for a file without certificate or private key in PEM, for an expired client certificate and
-// for a key of another certificate. Skips unreadable files and pipes, which can be read only once.
+// Checks the TLS files, because gRPC reports their errors only on connecting and with less detail.
+// INVALID_ARGUMENT, naming the file, for a file without certificate or private key in PEM, for an
+// expired client certificate and for a key of another certificate. Skips unreadable files and
+// pipes, which can be read only once.
 absl::Status CheckTlsFiles(const client::ClientOptions& options);
 
 std::span<const std::string_view> ConnectionFlagNames();
 
 // Splits a list of targets at its commas.
 std::vector<std::string> SplitTargets(const std::string& list);
-// --target, split.
+// Returns the parts of --target.
 std::vector<std::string> TargetsFromFlags();
-// From the TLS flags, with the API key of --api_key_file or else of the environment variable
-// TLM_API_KEY (no key if both are empty). Errors of CheckTlsFiles, ApiKeyFromText and
+// Reads the TLS flags, and the API key from --api_key_file or else from the environment variable
+// TLM_API_KEY (no key if both are empty). Returns the errors of CheckTlsFiles, ApiKeyFromText and
 // ReadApiKeyFile.
 absl::StatusOr<client::ClientOptions> ClientOptionsFromFlags(Console* console);
-// Whether the flags ask for an encrypted connection.
+// True if the flags request an encrypted connection.
 bool TlsFromFlags();
-// --timeout; infinite if not given.
+// Returns --timeout; infinite if not given.
 absl::Duration TimeoutFromFlags();
 
-// The key without surrounding white space. INVALID_ARGUMENT if nothing is left, or more than one
-// word. No message contains any part of the text, which is secret.
+// Returns the key without surrounding white space. INVALID_ARGUMENT if nothing is left, or more
+// than one word. No message contains any part of the text, which is secret.
 absl::StatusOr<std::string> ApiKeyFromText(std::string_view text);
 
-// The key in a file or pipe. INVALID_ARGUMENT as ApiKeyFromText, and for more than 4 KiB; NOT_FOUND
-// if it cannot be read. Warns on Console::err if every user of this machine can read or write it.
+// Reads the key from a file or pipe. INVALID_ARGUMENT when ApiKeyFromText returns it, and for more
+// than 4 KiB; NOT_FOUND if it cannot be read. Warns on Console::err if every user of this machine
+// can read or write it.
 absl::StatusOr<std::string> ReadApiKeyFile(const std::string& path, Console* console);
 
 }  // namespace tlm::cli

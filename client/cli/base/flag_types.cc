@@ -20,7 +20,7 @@
 namespace tlm::cli {
 namespace {
 
-// Digits only: from_chars for an unsigned type accepts no sign.
+// Accepts digits only: from_chars for an unsigned type accepts no sign.
 std::optional<uint32_t> ParseId(absl::string_view text) {
   text = absl::StripAsciiWhitespace(text);
   uint32_t id = 0;
@@ -41,7 +41,7 @@ bool ParseIds(absl::string_view text, std::vector<uint32_t>* ids, std::string* e
   return true;
 }
 
-// The escapes of a StringList, and the characters they stand for.
+// The escapes of a StringList, and their characters.
 constexpr std::string_view kEscapes = "nt,\\";
 constexpr std::string_view kEscaped = "\n\t,\\";
 
@@ -54,8 +54,8 @@ bool IsName(std::string_view text) {
          std::all_of(text.begin(), text.end(), is_part);
 }
 
-// Strict, unlike Protobuf's reader, which accepts unquoted texts; and limits the depth, in which
-// that reader takes quadratic time.
+// Reads strictly, unlike Protobuf's reader, which accepts unquoted texts; and limits the depth, in
+// which that reader takes quadratic time.
 bool IsJson(const std::string& text) {
   constexpr int kMaxDepth = 32;
   bool too_deep = false;
@@ -216,7 +216,7 @@ std::string AbslUnparseFlag(const TemplateArguments& arguments) {
   std::string text;
   for (const auto& [name, value] : sorted) {
     std::string json;
-    // Fails only for a value that is not set, which parsing never makes.
+    // This fails only for a value that is not set, and parsing never makes one.
     if (!MessageToJsonString(value, &json).ok()) continue;
     if (!text.empty()) text += TemplateArguments::kSeparator;
     text += fmt::format("{}={}", name, json);

@@ -160,7 +160,7 @@ void GenerateOutput::PrintOutput(size_t index) {
     console_->out << fmt::format("[{}]\n", index);
     Write(options_.ids ? IdsOf(output.tokens, false) : output.text);
   }
-  // A server that knows of no regions tells none.
+  // A server that does not know regions sends none.
   if (options_.regions && !has_regions_ && streams()) Write(output.text);
   // A server without a tokenizer always sends ids.
   if (!options_.ids && output.text.empty()) Write(IdsOf(output.tokens, false));

@@ -19,27 +19,30 @@ struct GenerateOutputOptions {
   bool ids = false;       // print token ids instead of text
   bool logprobs = false;  // print tables of tokens
   bool stats = false;     // print a last line of counts and speed to Console::err
-  bool regions = false;   // asked for: of a single output print those, not the text
+  bool regions = false;   // regions are requested: print them for a single output, instead of the
+                          // text
 };
 
-// Streams the text of a single output; of its regions reasoning, dimmed at a terminal and otherwise
-// between the lines "<reasoning>" and "</reasoning>", text, and calls as `name(arguments)`. Of
-// several outputs, prints each when it and its predecessors are complete, under its index: "[0]".
+// Streams the text of a single output. With regions, it streams reasoning, dimmed at a terminal and
+// otherwise between the lines "<reasoning>" and "</reasoning>", then text, and calls as
+// `name(arguments)`. With several outputs, it prints each under its index, "[0]", when it and its
+// predecessors are complete.
 class GenerateOutput {
  public:
-  // `now` is the time the call started, of any clock that Add uses too.
+  // `now` is the start of the call, by the same clock as Add.
   GenerateOutput(const GenerateOutputOptions& options, absl::Time now, Console* console);
 
-  // Takes the next event, which arrived at `now`. Errors of GenerateCollector::Add.
+  // Takes the next event, which arrived at `now`. Returns the errors of GenerateCollector::Add.
   absl::Status Add(const v1::GenerateResponse& event, absl::Time now);
 
-  // Prints the rest after a successful stream. Errors of GenerateCollector::CheckComplete.
+  // Prints the rest after a successful stream. Returns the errors of
+  // GenerateCollector::CheckComplete.
   absl::Status Finish();
 
-  // After a failed stream: prints the received part of the remaining outputs, and ends the line.
+  // Prints the received part of the remaining outputs after a failed stream, and ends the line.
   void Abandon();
 
-  // The events received so far.
+  // Returns the events received so far.
   const client::GenerateResult& result() const { return collector_.result(); }
 
  private:
@@ -64,14 +67,14 @@ class GenerateOutput {
   bool prompt_printed_ = false;
   size_t outputs_printed_ = 0;
   bool at_line_start_ = true;
-  bool has_regions_ = false;   // some were told
-  bool in_reasoning_ = false;  // some of it was printed
+  bool has_regions_ = false;   // some event had regions
+  bool in_reasoning_ = false;  // some reasoning was printed
 };
 
-// The log-probability table of `tokens`, the first of which is at `position`.
+// Prints the log-probability table of `tokens`, the first of which is at `position`.
 void PrintTokenTable(std::span<const v1::TokenInfo> tokens, uint64_t position, std::ostream& out);
 
-// "EOS", "STOP", ...; "unknown" for a reason of a newer server.
+// Returns "EOS", "STOP", ...; "unknown" for a reason of a newer server.
 std::string ReasonName(v1::FinishReason reason);
 
 }  // namespace tlm::cli

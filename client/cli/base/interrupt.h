@@ -1,4 +1,4 @@
-// SIGINT and SIGTERM as function calls, and as the cancellation of RPCs.
+// Turns SIGINT and SIGTERM into function calls and into the cancellation of RPCs.
 #ifndef TLM_CLIENT_CLI_BASE_INTERRUPT_H_
 #define TLM_CLIENT_CLI_BASE_INTERRUPT_H_
 
@@ -33,7 +33,7 @@ class SignalThread {
   std::thread thread_;
 };
 
-// While it exists, the first SIGINT or SIGTERM cancels the token. Otherwise as SignalThread.
+// While it exists, the first SIGINT or SIGTERM cancels the token. SignalThread's rules apply.
 class Interrupt {
  public:
   // The effect of the second signal. kIsIgnored is for programs that restore the terminal.
@@ -43,7 +43,7 @@ class Interrupt {
 
   client::CancelToken* token() { return &token_; }
 
-  // 128 + the number of the first signal; 0 if none came.
+  // Returns 128 + the number of the first signal; 0 if none came.
   int exit_code() const;
 
  private:

@@ -14,8 +14,8 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-// ROPE_LAYOUT_HALF of enum RopeLayout -> "half": without the prefix that all names of the enum
-// share.
+// Converts ROPE_LAYOUT_HALF of enum RopeLayout to "half": removes the prefix that all names of the
+// enum share.
 std::string EnumName(const google::protobuf::EnumValueDescriptor& value) {
   const std::string unspecified = value.type()->value(0)->name();
   const size_t prefix = unspecified.size() - std::string_view("UNSPECIFIED").size();
@@ -26,7 +26,7 @@ std::string EnumName(const google::protobuf::EnumValueDescriptor& value) {
 
 std::string MessageText(const Message& message);
 
-// The value of a field, or of the index-th element of a repeated one.
+// Returns the text of a field, or of the index-th element of a repeated one.
 std::string ValueText(const Message& message, const FieldDescriptor& field, int index) {
   const auto& reflection = *message.GetReflection();
   const bool repeated = field.is_repeated();
@@ -62,7 +62,7 @@ std::string ValueText(const Message& message, const FieldDescriptor& field, int 
   return "";
 }
 
-// A message within one cell: "theta 10000, layout half"; a duration as "30s".
+// Writes a message within one cell: "theta 10000, layout half"; a duration as "30s".
 std::string MessageText(const Message& message) {
   if (message.GetDescriptor() == google::protobuf::Duration::descriptor()) {
     google::protobuf::Duration duration;

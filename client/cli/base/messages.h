@@ -1,4 +1,4 @@
-// Protobuf messages: durations, and fields as text.
+// Converts durations and fields of Protobuf messages to text.
 #ifndef TLM_CLIENT_CLI_BASE_MESSAGES_H_
 #define TLM_CLIENT_CLI_BASE_MESSAGES_H_
 
@@ -15,18 +15,18 @@ namespace tlm::cli {
 google::protobuf::Duration ToProto(absl::Duration duration);
 absl::Duration FromProto(const google::protobuf::Duration& proto);
 
-// "250ms", "1h1m40s": rounded down to milliseconds, from a minute on to seconds.
+// Returns "250ms" or "1h1m40s": rounded down to milliseconds, from a minute on to seconds.
 std::string RoundedTime(const google::protobuf::Duration& duration);
 
-// The field's value: numbers with separators, enum values without their common prefix ("half"),
-// lists and messages comma-separated. Empty for an unset field with presence and for an empty list.
-// Strings are made printable.
+// Returns the field's value: numbers with separators, enum values without their common prefix
+// ("half"), lists and messages comma-separated. Empty for an unset field with presence and for an
+// empty list. Strings are made printable.
 std::string FieldText(const google::protobuf::Message& message,
                       const google::protobuf::FieldDescriptor& field);
-// The same by name; the message must have the field.
+// Finds the field by name; the message must have it.
 std::string FieldText(const google::protobuf::Message& message, std::string_view field);
 
-// Whether the field is a single number equal to 0.
+// True if the field is a single number equal to 0.
 bool IsZero(const google::protobuf::Message& message,
             const google::protobuf::FieldDescriptor& field);
 

@@ -12,7 +12,7 @@
 namespace tlm::cli {
 namespace {
 
-// On one line.
+// Puts a text on one line.
 std::string OneLine(std::string_view text) {
   std::string line = Printable(text);
   std::replace(line.begin(), line.end(), '\n', ' ');
@@ -44,7 +44,7 @@ constexpr ConnectionHint kConnectionHints[] = {
     {true, "Connection reset by peer", kMayWantCertificate},
 };
 
-// The probable cause of an error of which gRPC's message names only a symptom; empty if unknown.
+// Returns the probable cause of an error if gRPC's message names only a symptom; empty if unknown.
 std::string HintOf(const absl::Status& status) {
   const std::string message = StatusMessage(status);
   // A server's own message about the deadline is longer.
@@ -54,8 +54,8 @@ std::string HintOf(const absl::Status& status) {
            (timeout < absl::InfiniteDuration() ? ": --timeout=" + absl::FormatDuration(timeout)
                                                : std::string("; --timeout sets it"));
   }
-  // Not for a connection that broke later: the message of a stream that was lost and not continued
-  // begins otherwise.
+  // The hint is not for a connection that broke later: the message of a stream that was lost and
+  // not continued begins otherwise.
   if (!absl::IsUnavailable(status) || !message.starts_with("failed to connect")) return "";
   for (const auto& [tls, symptom, hint] : kConnectionHints) {
     if (tls == TlsFromFlags() && message.find(symptom) != message.npos) return hint;

@@ -1,4 +1,4 @@
-// Errors on standard error, messages as JSON.
+// Reports errors on standard error, and prints messages as JSON.
 #ifndef TLM_CLIENT_CLI_BASE_REPORT_H_
 #define TLM_CLIENT_CLI_BASE_REPORT_H_
 
@@ -26,10 +26,11 @@ int ReportUsage(std::string_view command, std::string_view message, Console* con
 void ReportResumes(std::string_view command, const client::Client& client,
                    const client::GenerateStream& stream, Console* console);
 
-// The status's message as a standard string.
+// Returns the status's message as a standard string.
 std::string StatusMessage(const absl::Status& status);
 
-// The message as one line of JSON, field names as in the proto files, defaults included.
+// Prints the message as one line of JSON, with field names as in the proto files, and with
+// defaults.
 void PrintJson(const google::protobuf::Message& message, std::ostream& out);
 
 }  // namespace tlm::cli

@@ -173,7 +173,7 @@ absl::Status SetStructuralTag(const std::string& path, v1::GenerateRequest* requ
                                                 Shortened(Printable(message), kMaxShownColumns)));
 }
 
-// At most one flag says what the output must be.
+// Checks that at most one flag constrains the output.
 absl::Status CheckOneConstraint() {
   std::vector<std::string_view> given;
   if (!absl::GetFlag(FLAGS_json_schema).empty()) given.push_back("--json_schema");

@@ -27,18 +27,18 @@ ABSL_DECLARE_FLAG(bool, json);
 
 namespace tlm::cli {
 
-// The flags of commands that generate text: sampling, when an output ends, scheduling.
+// The flags of commands that generate text: sampling, stopping, scheduling.
 std::span<const std::string_view> SamplingFlagNames();
 
-// The flags of what an output must be.
+// The flags that constrain an output.
 std::span<const std::string_view> ConstraintFlagNames();
 
-// The contents of the file `path` that a flag names, valid UTF-8; `path` itself if it begins with {
-// or [: it is JSON then. INVALID_ARGUMENT, naming the flag, if it cannot be read, is not UTF-8 or
-// is longer than gRPC's default message limit.
+// Returns the contents of the file `path` that a flag names, which must be valid UTF-8. A `path`
+// that begins with { or [ is itself the content: JSON. INVALID_ARGUMENT, naming the flag, if the
+// file cannot be read, is not UTF-8 or is longer than gRPC's default message limit.
 absl::StatusOr<std::string> ReadFlagFile(std::string_view flag, const std::string& path);
 
-// One list of all names.
+// Joins the lists of names.
 std::vector<std::string_view> JoinFlagNames(
     std::initializer_list<std::span<const std::string_view>> lists);
 

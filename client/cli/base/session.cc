@@ -14,7 +14,7 @@ absl::StatusOr<std::unique_ptr<client::Client>> ConnectFromFlags(Console* consol
 }
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Open(std::string_view command, Console* console) {
-  // The constructor is private, out of make_unique's reach.
+  // The constructor is private, and make_unique cannot call it.
   std::unique_ptr<Session> session(new Session(command, console));
   auto client = ConnectFromFlags(console);
   if (!client.ok()) return client.status();

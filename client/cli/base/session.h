@@ -13,22 +13,22 @@
 
 namespace tlm::cli {
 
-// Connects as the flags say. Errors of ClientOptionsFromFlags and Client::Connect.
+// Connects by the flags. Returns the errors of ClientOptionsFromFlags and Client::Connect.
 absl::StatusOr<std::unique_ptr<client::Client>> ConnectFromFlags(Console* console);
 
-// Read standard input before: while this exists, Ctrl-C cancels calls, not reads.
+// Read standard input before creating one: while it exists, Ctrl-C cancels calls, not reads.
 class Session {
  public:
-  // Errors as ConnectFromFlags.
+  // Returns the errors of ConnectFromFlags.
   static absl::StatusOr<std::unique_ptr<Session>> Open(std::string_view command, Console* console);
 
   client::Client& client() { return *client_; }
 
-  // --timeout and Ctrl-C.
+  // Returns options for --timeout and Ctrl-C.
   client::CallOptions call_options();
 
-  // The exit code for the status of a call: 0 for OK, the signal's if Ctrl-C cancelled it, else 1
-  // after reporting the error.
+  // Returns the exit code for the status of a call: 0 for OK, the signal's if Ctrl-C cancelled it,
+  // otherwise 1 after reporting the error.
   int Finish(const absl::Status& status);
 
  private:

@@ -33,7 +33,7 @@ absl::Status NotStarted(const char* what, int error) {
       fmt::format("the command cannot be started: {}: {}", what, std::strerror(error)));
 }
 
-// A file in memory, at its beginning: unlike a pipe it never makes the writer wait.
+// Makes a file in memory, at its beginning: unlike a pipe it never makes the writer wait.
 absl::StatusOr<Descriptor> FileOf(const std::string& contents) {
   Descriptor file(memfd_create("input", MFD_CLOEXEC));
   if (file.get() < 0) return NotStarted("memfd_create", errno);
@@ -59,7 +59,7 @@ class Child {
     }
   }
 
-  // What waitpid says of it, once it has ended.
+  // Returns the status that waitpid reports, once the process has ended.
   std::optional<int> Ended() {
     int status = 0;
     if (waitpid(pid_, &status, WNOHANG) != pid_) return std::nullopt;
@@ -81,7 +81,7 @@ absl::StatusOr<Child> Start(const std::string& command, const Descriptor& in,
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
-  sigset_t no_signals;  // This program blocks those that end it.
+  sigset_t no_signals;  // this program blocks the signals that end it
   sigemptyset(&no_signals);
   posix_spawnattr_setsigmask(&attributes, &no_signals);
 
@@ -129,7 +129,7 @@ class Waiter {
   const client::CancelToken::Registration registration_;
 };
 
-// All that comes from `pipe`, which does not block, up to its end.
+// Reads everything from `pipe`, which does not block, up to its end.
 absl::StatusOr<std::string> ReadAll(const Descriptor& pipe, const Waiter& waiter) {
   std::string text;
   std::array<char, 4096> buffer;
@@ -147,7 +147,7 @@ absl::StatusOr<std::string> ReadAll(const Descriptor& pipe, const Waiter& waiter
   }
 }
 
-// The status of a command that has ended.
+// Returns the status of a command that has ended.
 absl::Status StatusOf(int ended, const std::string& output) {
   constexpr size_t kMaxShownColumns = 1000;
   if (WIFSIGNALED(ended)) {

@@ -14,12 +14,13 @@ namespace tlm::cli {
 // The longest output of a command.
 inline constexpr size_t kMaxShellOutputBytes = size_t{1} << 20;
 
-// Runs `command` with /bin/sh and `input` as its standard input, until it and all that it started
-// have closed their standard output; returns that without the line breaks at its end. Standard
-// error is that of this program. A command that fails is killed, with its process group.
+// Runs `command` with /bin/sh and `input` as its standard input, until it and all its descendants
+// have closed their standard output; returns this output without the line breaks at its end.
+// Standard error is inherited from this program. A command that fails is killed, with its process
+// group.
 //
-// UNKNOWN "exit status 3" with the beginning of the output, "ended by signal 9";
-// RESOURCE_EXHAUSTED for a longer output, INVALID_ARGUMENT for one that is not valid UTF-8,
+// UNKNOWN "exit status 3" with the beginning of the output, or "ended by signal 9";
+// RESOURCE_EXHAUSTED for a longer output, INVALID_ARGUMENT for output that is not valid UTF-8,
 // DEADLINE_EXCEEDED after `timeout`, CANCELLED; INTERNAL if it cannot be started.
 absl::StatusOr<std::string> RunShellCommand(const std::string& command, const std::string& input,
                                             absl::Duration timeout, client::CancelToken* cancel);

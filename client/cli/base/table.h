@@ -20,7 +20,7 @@ class Table {
   void AddRow(std::vector<std::string> cells);
   bool empty() const { return rows_.empty(); }
 
-  // `indent` spaces before and two between columns; no spaces at the end of a line.
+  // Prints `indent` spaces before a row and two between columns; no spaces at the end of a line.
   void Print(std::ostream& out, int indent = 0) const;
 
  private:
@@ -28,22 +28,23 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// 1557611200 -> "1,557,611,200".
+// Converts 1557611200 to "1,557,611,200".
 std::string WithSeparators(uint64_t number);
 
-// 3.5067e12 -> "3.51 T", for counts: k, M, G, T, P, E.
+// Converts counts such as 3.5067e12 to "3.51 T"; units are k, M, G, T, P, E.
 std::string HumanCount(double count);
 
-// 596049920 -> "596.0 M", 1557611200 -> "1.56 B": parameters of a model; k, M, B, T.
+// Converts parameter counts: 596049920 to "596.0 M", 1557611200 to "1.56 B"; units are k, M, B, T.
 std::string HumanParameters(uint64_t count);
 
-// 17920 -> "17,920.0"; "-" unless it is finite.
+// Converts 17920 to "17,920.0"; "-" unless it is finite.
 std::string WithSeparators(double number, int decimals);
 
-// 0.0123 -> "12.3 ms", 1.5 -> "1.50 s", 65.2 -> "65.2 s": three digits; below 1 ms "0.042 ms".
+// Converts to three digits: 0.0123 to "12.3 ms", 1.5 to "1.50 s", 65.2 to "65.2 s"; below 1 ms
+// "0.042 ms".
 std::string HumanSeconds(double seconds);
 
-// 0.574 -> "57.4 %".
+// Converts 0.574 to "57.4 %".
 std::string Percent(double share);
 
 }  // namespace tlm::cli

@@ -33,7 +33,7 @@ std::string_view SequenceOf(Style style) {
   return "";
 }
 
-// Printable keeps line breaks and tabs.
+// Replaces line breaks and tabs, which Printable keeps.
 std::string WithoutBreaks(std::string_view text) {
   std::string line = Printable(text);
   for (char& c : line) {
@@ -42,7 +42,7 @@ std::string WithoutBreaks(std::string_view text) {
   return line;
 }
 
-// As much of the beginning as fits into `columns`.
+// Returns as much of the beginning as fits into `columns`.
 std::string Cut(const std::string& text, size_t columns) {
   constexpr size_t kEllipsis = 3;
   if (DisplayWidth(text) <= columns) return text;
@@ -50,7 +50,7 @@ std::string Cut(const std::string& text, size_t columns) {
   return Shortened(text, columns);
 }
 
-// Alternate screen on, cursor off, no line wrap; and back.
+// Alternate screen on, cursor off, no line wrap; and the reverse.
 constexpr std::string_view kBegin = "\x1b[?1049h\x1b[?25l\x1b[?7l";
 constexpr std::string_view kEnd = "\x1b[?7h\x1b[?25h\x1b[?1049l";
 

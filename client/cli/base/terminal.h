@@ -22,12 +22,12 @@ struct TerminalSize {
   bool operator==(const TerminalSize&) const = default;
 };
 
-// The current size of the terminal at a file descriptor; 24 x 80 if it is unknown.
+// Returns the current size of the terminal at a file descriptor; 24 x 80 if it is unknown.
 TerminalSize TerminalSizeOf(int descriptor);
 
 enum class Style { kPlain, kBold, kDim, kGood, kWarning, kBad };
 
-// `text`, which is Printable, with the escape sequences of the style.
+// Returns `text`, which must be Printable, with the escape sequences of the style.
 std::string Styled(std::string_view text, Style style);
 
 class StyledLine {
@@ -35,14 +35,15 @@ class StyledLine {
   StyledLine() = default;
   explicit StyledLine(std::string_view text, Style style = Style::kPlain) { Add(text, style); }
 
-  // Control characters are shown as \xNN, line breaks and tabs as spaces. Returns this line.
+  // Adds `text`: control characters are shown as \xNN, line breaks and tabs as spaces. Returns this
+  // line.
   StyledLine& Add(std::string_view text, Style style = Style::kPlain);
 
-  // Columns it takes on a terminal.
+  // Returns the columns that it takes on a terminal.
   size_t width() const { return width_; }
   std::string text() const;
 
-  // With escape sequences for the styles, cut to `columns`.
+  // Returns the line with escape sequences for the styles, cut to `columns`.
   std::string ForTerminal(size_t columns) const;
 
  private:
@@ -55,10 +56,10 @@ class StyledLine {
 };
 
 // While it exists, the terminal shows its alternate screen without a cursor, keys are read one by
-// one without echo, and of the keys that send signals only Ctrl-C does. Not thread-safe.
+// one without echo, and Ctrl-C is the only key that sends a signal. Not thread-safe.
 class TerminalScreen {
  public:
-  // `input` is -1 to read no keys; `output` is a terminal.
+  // `input` is -1 to read no keys; `output` must be a terminal.
   TerminalScreen(int input, int output);
   ~TerminalScreen();
   TerminalScreen(const TerminalScreen&) = delete;
@@ -66,7 +67,7 @@ class TerminalScreen {
 
   TerminalSize size() const { return TerminalSizeOf(output_); }
 
-  // Replaces the screen's contents. Skipped while the terminal accepts no output.
+  // Replaces the screen's contents. Does nothing while the terminal accepts no output.
   void Draw(const std::vector<StyledLine>& lines);
 
   enum class Event { kNone, kKey, kClosed };
@@ -81,11 +82,11 @@ class TerminalScreen {
 
   const int input_;
   const int output_;
-  std::optional<termios> saved_;  // absent if the input is not a terminal
+  std::optional<termios> saved_;  // nullopt if the input is not a terminal
 };
 
-// A progress bar on one line of `out`, if that is a terminal (standard error). The destructor
-// clears the line. Not thread-safe.
+// A progress bar on one line of `out` (standard error), shown only if it is a terminal. The
+// destructor clears the line. Not thread-safe.
 class ProgressLine {
  public:
   ProgressLine(std::ostream* out, bool is_terminal) : out_(out), is_terminal_(is_terminal) {}

@@ -127,7 +127,8 @@ absl::StatusOr<std::string> ReadTextFile(const std::string& path, size_t max_byt
   constexpr size_t kPiece = size_t{64} << 10;
   std::ifstream file(path, std::ios::binary);
   std::string text;
-  // One byte more than may be there: that it is too long shows without reading it all.
+  // Reads one byte more than allowed: this shows that the text is too long without reading all of
+  // it.
   while (file && text.size() <= max_bytes) {
     const size_t size = text.size();
     text.resize(size + std::min(kPiece, max_bytes + 1 - size));

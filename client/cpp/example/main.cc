@@ -1,4 +1,4 @@
-// Says what a server serves, and streams a continuation of a prompt.
+// Prints what a server serves, and streams a continuation of a prompt.
 //
 //   tlm_example 127.0.0.1:50051 'In the evening'
 //   TLM_API_KEY=tlm_... TLM_CA_FILE=ca.pem tlm_example a:50051,b:50051 'In the evening' 200

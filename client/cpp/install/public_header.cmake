@@ -1,4 +1,4 @@
-# Copies a public header for those outside this project, where the library is "tlm/client/":
+# Copies a public header for use outside this project, where the library is "tlm/client/":
 #   cmake -DHEADER=client.h -DOUTPUT=.../tlm/client/client.h -DPUBLIC="client.h;status.h" -P ...
 # A public header that includes a private one stops the build.
 cmake_minimum_required(VERSION 3.25)

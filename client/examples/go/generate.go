@@ -1,4 +1,4 @@
-// Streams a continuation of a prompt, and goes on with another replica when one dies.
+// Streams a continuation of a prompt, and continues with another replica when one dies.
 //
 //	generate TARGET[,TARGET...] PROMPT [MAX_NEW_TOKENS]
 //
@@ -82,7 +82,7 @@ func (s *stream) readFrom(ctx context.Context, model tlmv1.LanguageModelClient, 
 	return err
 }
 
-// mayGoOn tells whether another replica may answer what one did not.
+// mayGoOn reports whether another replica may answer the request that one did not.
 func (s *stream) mayGoOn(err error) bool {
 	failure := status.Convert(err)
 	switch failure.Code() {

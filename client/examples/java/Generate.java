@@ -29,7 +29,7 @@ import tlm.v1.ResumePoint;
 import tlm.v1.TokenInfo;
 
 /**
- * Streams a continuation of a prompt, and goes on with another replica when one dies.
+ * Streams a continuation of a prompt, and continues with another replica when one dies.
  *
  * <pre>java Generate TARGET[,TARGET...] PROMPT [MAX_NEW_TOKENS]</pre>
  *
@@ -70,7 +70,7 @@ public final class Generate {
       }
     }
 
-    /** Whether another replica may answer what one did not. */
+    /** True if another replica may answer the request that one did not. */
     boolean mayGoOnAfter(Status status) {
       String description = String.valueOf(status.getDescription());
       switch (status.getCode()) {

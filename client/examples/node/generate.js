@@ -1,4 +1,4 @@
-// Streams a continuation of a prompt, and goes on with another replica when one dies.
+// Streams a continuation of a prompt, and continues with another replica when one dies.
 //
 //   TLM_PROTO_DIR=proto node generate.js TARGET[,TARGET...] PROMPT [MAX_NEW_TOKENS]
 //
@@ -41,7 +41,7 @@ function callMetadata() {
   return metadata;
 }
 
-// Whether another replica may answer what one did not, after so many tokens.
+// True if another replica may answer the request that one did not, after `received` tokens.
 function mayGoOn({ code, details }, received) {
   switch (code) {
     case grpc.status.UNAVAILABLE: // connection refused or lost, draining

@@ -1,4 +1,4 @@
-# Streams a continuation of a prompt, and goes on with another replica when one dies.
+# Streams a continuation of a prompt, and continues with another replica when one dies.
 #
 #   ruby -I STUBS generate.rb TARGET[,TARGET...] PROMPT [MAX_NEW_TOKENS]
 #
@@ -23,7 +23,7 @@ def connect(target)
   Tlm::V1::LanguageModel::Stub.new(target, credentials)
 end
 
-# Whether another replica may answer what one did not, after so many tokens.
+# True if another replica may answer the request that one did not, after `received` tokens.
 def may_go_on?(error, received)
   case error
   when GRPC::Unavailable then true # connection refused or lost, draining

@@ -1,7 +1,7 @@
 """The build backend: setuptools, and the wire contract compiled into the package.
 
-In a checkout the protos are read from `proto` beside `client`; a source archive holds what was made
-of them. They are compiled with `protoc` where there is one, else with grpcio-tools.
+In a checkout the protos are read from `proto` next to `client`; a source archive contains the
+compiled schema. They are compiled with `protoc` if it is installed, otherwise with grpcio-tools.
 """
 
 import json
@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 from setuptools import build_meta
-from setuptools.build_meta import *  # noqa: F401,F403  the hooks that stay as they are
+from setuptools.build_meta import *  # noqa: F401,F403  the unchanged hooks
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROTOS = ROOT.parent.parent / "proto"
@@ -20,7 +20,7 @@ MODULES = {"messages": "tlm.v1", "_rpc": "google.rpc", "_health": "grpc.health.v
 
 
 def has_protos():
-    """Whether the wire contract lies beside this package, and is not part of it."""
+    """True if the wire contract is next to this package, and not part of it."""
     return (PROTOS / "tlm" / "v1").is_dir()
 
 
@@ -42,7 +42,7 @@ def get_requires_for_build_editable(config_settings=None):
 
 def write_schema(folder):
     """Writes schema.binpb, a FileDescriptorSet; the type stubs of the modules made of it; and
-    options.json, what its comments say about the fields of messages."""
+    options.json, the texts of its comments about the fields of messages."""
     import tlm_stubs
     from google.protobuf import descriptor_pb2
 

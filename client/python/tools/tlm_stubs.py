@@ -1,4 +1,5 @@
-"""Type stubs of the messages and enumerations of one proto package; the comments of fields."""
+"""Writes type stubs of the messages and enumerations of one proto package; reads the comments of
+fields."""
 
 import re
 
@@ -23,8 +24,8 @@ _WELL_KNOWN = {".google.protobuf.Any": "_any.Any",
 
 
 def field_texts(files, package):
-    """Of each field of a message, "Message.field", the first sentence of its comment and those that
-    tell its default. The FileDescriptorProtos have their source information."""
+    """Returns for each field of a message, "Message.field", the first sentence of its comment and
+    the sentences about its default. The FileDescriptorProtos must have their source information."""
     texts = {}
     for file in files:
         if file.package != package:
@@ -43,7 +44,7 @@ def field_texts(files, package):
 
 
 def stub_of(files, package):
-    """The text of a .pyi file for `package`, from FileDescriptorProtos."""
+    """Makes the text of a .pyi file for `package` from FileDescriptorProtos."""
     lines = _HEADER.format(package=package).splitlines()
     for file in files:
         if file.package != package:
@@ -86,7 +87,7 @@ def _message_lines(message, full_name, package):
 
 
 def _types_of(field, entries, package):
-    """The type of the attribute, what the constructor takes, and whether it can be assigned."""
+    """Returns the types of attribute and constructor argument, and whether it can be assigned."""
     if field.type_name in entries:
         key, value = entries[field.type_name].field
         key, value = _type_of(key, package), _type_of(value, package)
@@ -107,7 +108,7 @@ def _type_of(field, package):
 
 
 def _presence_lines(message):
-    """HasField and WhichOneof, for the names they take."""
+    """Returns HasField and WhichOneof, with the names that they accept."""
     lines = []
     present = [field.name for field in message.field
                if field.label != _Field.LABEL_REPEATED and

@@ -1,5 +1,5 @@
 // The kernels of amx_bf16 on emulated AMX tiles (tile_unit.h), for machines without AMX. They need
-// AVX-512 and its BF16 and VNNI: Isa::kAvx512Bf16.
+// AVX-512 with its BF16 and VNNI extensions: Isa::kAvx512Bf16.
 #ifndef TLM_TESTS_SUPPORT_AMX_EMULATED_KERNELS_H_
 #define TLM_TESTS_SUPPORT_AMX_EMULATED_KERNELS_H_
 
@@ -7,7 +7,7 @@
 
 namespace tlm {
 
-// As AmxVectorsAgree and AmxBf16Kernels.
+// These correspond to AmxVectorsAgree and AmxBf16Kernels.
 bool EmulatedAmxVectorsAgree();
 const Kernels& EmulatedAmxKernels(bool vectors_agree);
 

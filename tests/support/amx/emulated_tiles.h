@@ -1,5 +1,5 @@
 // The functions of model/ops/cpu/kernels/amx_tiles.h, emulated (tile_unit.h): the AMX kernels are
-// compiled a second time with these. Included like that one.
+// compiled a second time with these. Include it in the same way.
 #include <stdint.h>
 
 #include "tests/support/amx/tile_unit.h"

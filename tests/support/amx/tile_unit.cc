@@ -52,7 +52,7 @@ Tile& Used(int tile) {
   return used;
 }
 
-// Rows and columns past those of the configuration become 0.
+// Sets rows and columns outside the configuration to 0.
 void ClearBeside(Tile& tile) {
   for (int row = 0; row < kMaxRows; ++row) {
     const int from = row < tile.rows ? tile.row_bytes : 0;
@@ -70,13 +70,14 @@ void CheckProduct(int sums, int a, int b) {
   }
 }
 
-// By its bits: the thread may have told its own arithmetic to take subnormals for 0.
+// Uses the bits: the thread may have set its own arithmetic to take subnormals for 0.
 float WithoutSubnormal(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   return (bits & 0x7f800000u) == 0 ? std::bit_cast<float>(bits & 0x80000000u) : value;
 }
 
-// To a float, ties to even, 0 where the result rounded as if exponents had no end is subnormal.
+// Rounds to a float, ties to even; 0 if the result, rounded as with unlimited exponents, is
+// subnormal.
 float RoundedToNormal(double value) {
   constexpr double kScale = 0x1p200;
   constexpr double kMin = 0x1p-126;
@@ -86,7 +87,7 @@ float RoundedToNormal(double value) {
   return std::abs(rounded) < kMin ? std::copysign(0.0f, scaled) : static_cast<float>(rounded);
 }
 
-// a + b rounded to odd: what is rounded to a float after has been rounded once.
+// Returns a + b rounded to odd: a later rounding to float is then the only rounding.
 double AddedToOdd(double a, double b) {
   const double sum = a + b;
   if (!std::isfinite(sum)) return sum;
@@ -94,7 +95,7 @@ double AddedToOdd(double a, double b) {
   const double error = (a - (sum - b_part)) + (b - b_part);
   const auto bits = std::bit_cast<uint64_t>(sum);
   if (error == 0.0 || (bits & 1) != 0) return sum;
-  // The exact sum lies between this double, which is even, and the next one towards the error.
+  // The exact sum is between this double, which is even, and the next one towards the error.
   return std::nextafter(sum, error > 0.0 ? HUGE_VAL : -HUGE_VAL);
 }
 

@@ -1,2 +1,2 @@
-// A library with nothing in it: no driver, though it has the name of the driver's, and no module.
+// An empty library: it has the name of the driver's but no driver, and it is no module.
 extern "C" int tlm_empty() { return 0; }

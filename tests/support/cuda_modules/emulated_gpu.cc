@@ -1,5 +1,5 @@
-// The module's emulated GPU: without cuBLASLt, and where TLM_EMULATED_DEFECT is in the environment,
-// with tensor cores whose sums depend on the columns beside them.
+// The module's emulated GPU: without cuBLASLt and, where TLM_EMULATED_DEFECT is in the environment,
+// with tensor cores whose sums depend on neighbouring columns.
 #include <cstdlib>
 
 #include "model/base/errors.h"

@@ -1,4 +1,4 @@
-// A module that finds no device of the number asked for.
+// A module that finds no device of the requested number.
 #include <cstdio>
 
 #include "absl/status/status.h"

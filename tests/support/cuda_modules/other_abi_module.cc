@@ -1,4 +1,4 @@
-// A module of another build: nothing but the ABI's name may be asked of it.
+// A module of another build: only its ABI's name may be requested.
 #include <cstdlib>
 
 #include "model/ops/cuda/cuda_module.h"

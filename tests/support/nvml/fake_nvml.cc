@@ -1,4 +1,5 @@
-// With FAKE_NVML_OLD only what every version has, and the older name of the clock reasons.
+// With FAKE_NVML_OLD it has only the functions of every version, and the older name of the clock
+// reasons.
 #include "tests/support/nvml/fake_nvml.h"
 
 #include <cstring>
@@ -64,7 +65,7 @@ struct EventData {
   unsigned gpu_instance, compute_instance;
 };
 
-// What is of the whole GPU alone.
+// Returns the result of a function that only a whole GPU supports.
 int OfGpu(void* device, const char* function) { return device == &gpu ? Result(function) : 2; }
 
 int nvmlSystemGetDriverVersion(char* version, unsigned length) {

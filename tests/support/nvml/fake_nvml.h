@@ -1,4 +1,4 @@
-// NVIDIA's management library without a GPU: what its functions return is in one struct, which
+// NVIDIA's management library without a GPU. The results of its functions are in one struct, which
 // tests find in the loaded library under the name "fake_nvml".
 #ifndef TLM_TESTS_SUPPORT_NVML_FAKE_NVML_H_
 #define TLM_TESTS_SUPPORT_NVML_FAKE_NVML_H_
@@ -15,16 +15,16 @@ namespace tlm {
 struct FakeNvml {
   // The GPU of the emulated device, or an instance of another GPU.
   std::string uuid = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f";
-  // By the function's name: what it returns in place of 0.
+  // By the function's name: its result instead of 0.
   std::map<std::string, int> errors;
   unsigned long long clock_reasons = 0x4 | 0x80;
-  std::vector<unsigned long long> events;  // types and data of those that wait, in turn
+  std::vector<unsigned long long> events;  // types and data of waiting events, in turn
   std::atomic<int> memory_calls = 0;
   std::mutex mutex;  // guards the rest
   std::condition_variable changed;
-  bool hangs = false;  // nvmlDeviceGetMemoryInfo does not return meanwhile
-  int running = 0;     // nvmlInit_v2 less nvmlShutdown
-  int event_sets = 0;  // those that are open
+  bool hangs = false;  // if true, nvmlDeviceGetMemoryInfo does not return
+  int running = 0;     // calls of nvmlInit_v2 minus calls of nvmlShutdown
+  int event_sets = 0;  // open event sets
 
   template <typename Change>
   void Set(Change change) {

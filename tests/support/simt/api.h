@@ -1,4 +1,4 @@
-// Shared by the files that implement <cuda_runtime.h>.
+// Helpers of the files that implement <cuda_runtime.h>.
 #ifndef TLM_TESTS_SUPPORT_SIMT_API_H_
 #define TLM_TESTS_SUPPORT_SIMT_API_H_
 
@@ -21,14 +21,14 @@ class Call {
   std::lock_guard<std::recursive_mutex> guard_;
 };
 
-// The result of a call: `error`, or the error that a failed kernel left. Remembered for
+// Returns the result of a call: `error`, or the error that a failed kernel left. Stores it for
 // cudaGetLastError.
 cudaError_t Answer(cudaError_t error);
 
-// Whether any stream is being captured; then calls that would wait or allocate are refused.
+// True if any stream is being captured; then calls that would wait or allocate are refused.
 bool Capturing();
 
-// The kernel's name from the executable's symbols, or else the struct that it takes.
+// Returns the kernel's name from the executable's symbols, or else the struct that it takes.
 std::string KernelName(KernelAddress kernel, std::string_view signature);
 
 }  // namespace tlm::simt::emulated

@@ -317,7 +317,7 @@ Thread* Block::FinishRound(Warp& warp) {
   return &warp.threads[dice_->Pick(~0u)];
 }
 
-// A lane of a warp that can run; null if none can.
+// Returns a lane of a warp that can run; null if none can.
 Thread* Block::NextWarp() {
   uint32_t runs = 0, at_barrier = 0, waits = 0;
   for (int w = 0; w < warp_count_; ++w) {

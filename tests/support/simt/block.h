@@ -1,4 +1,4 @@
-// One thread block: fibers that run until all wait for each other.
+// Runs one thread block as fibers, each until it waits for others.
 #ifndef TLM_TESTS_SUPPORT_SIMT_BLOCK_H_
 #define TLM_TESTS_SUPPORT_SIMT_BLOCK_H_
 
@@ -61,7 +61,7 @@ struct PendingCopy {
   const unsigned char* global;
   bool valid;
   bool early = false;
-  std::array<unsigned char, 16> bytes = {};  // of an early copy
+  std::array<unsigned char, 16> bytes = {};  // data of an early copy
 };
 
 // The copies that one thread began, in the groups that it closed.
@@ -77,11 +77,11 @@ class CopyQueue {
  private:
   std::vector<PendingCopy> copies_;
   std::vector<size_t> group_ends_;
-  size_t landed_ = 0;  // copies
+  size_t landed_ = 0;  // completed copies
   size_t landed_groups_ = 0;
 };
 
-// Why a lane is not running.
+// The reason why a lane is not running.
 enum class Stop : uint8_t { kAtCollective, kWaitsForPrevious, kEnded };
 
 struct Warp;
@@ -89,18 +89,18 @@ struct Thread {
   Fiber fiber;
   Warp* warp = nullptr;
   int lane = 0;
-  uint16_t number = 0;  // in the block
+  uint16_t number = 0;  // index in the block
   uint3 index;
   bool waited_for_previous = false;
   CopyQueue copies;
   // The stores that the last FenceDevice releases with the next atomic (epoch 0: there was no
-  // fence); and the releases of others that its atomics have read, which the next FenceDevice
+  // fence), and the releases of others that its atomics have read and the next FenceDevice
   // acquires.
   Release fence;
   Releases acquiring;
 };
 
-// A lane's operands of a collective. Pointers are to objects on its suspended stack.
+// A lane's operands of a collective. Pointers refer to objects on its suspended stack.
 struct Operands {
   void* out;
   const void* first;
@@ -114,17 +114,17 @@ struct Warp {
   int lanes = 0;
   State state = State::kRuns;
   uint32_t running = 0;  // lanes that have not stopped yet
-  int bank = 0;          // of `values`: the one that the current collective uses
+  int bank = 0;          // index into `values` for the current collective
   Stop stops[kLanes];
-  Collective collectives[kLanes];  // where stops[lane] is kAtCollective
+  Collective collectives[kLanes];  // valid where stops[lane] is kAtCollective
   uint64_t values[2][kLanes];
   Operands operands[kLanes];
 
   uint32_t all() const { return lanes == kLanes ? ~0u : (1u << lanes) - 1; }
 };
 
-// Runs blocks one at a time. Reusable, because stacks are expensive. Used by one host thread at a
-// time.
+// Runs blocks one at a time. Reusable, because stacks are expensive. Only one host thread may use
+// it at a time.
 class Block {
  public:
   enum class Outcome { kEnded, kWaitsForPrevious, kFailed };
@@ -137,24 +137,24 @@ class Block {
   void Begin(const Kernel& kernel, uint3 index, bool previous_ended);
   void PreviousEnded() { previous_ended_ = true; }
   bool previous_ended() const { return previous_ended_; }
-  // Whether a thread has called LetNextStart.
+  // True if a thread has called LetNextStart.
   bool lets_next_start() const { return lets_next_start_; }
   // Runs until all threads have ended, or none can continue before PreviousEnded().
   Outcome Run(Dice& dice);
 
-  // Called by the running thread; see simt_emulated.h.
+  // The running thread calls these; see simt_emulated.h.
   void Gather(Collective collective);
   void WaitForPrevious();
   void LetNextStart() { lets_next_start_ = true; }
-  // Reports what the running thread did wrong; Abandon follows. (Two calls, because an abandoned
-  // function's objects are not destroyed, and messages are built in parts.)
+  // Reports an error of the running thread; Abandon must follow. (These are two calls because the
+  // objects of an abandoned function are not destroyed, and messages are built in parts.)
   void Complain(std::string_view message);
   [[noreturn]] void Abandon();
   // Complains and abandons unless [from, from + bytes) is within the block's shared memory and
   // aligned to `bytes`.
   void CheckShared(const void* from, size_t bytes, std::string_view what);
 
-  // Checks the running thread's access for races (races.h). The first function is for shared
+  // These check the running thread's access for races (races.h). The first function is for shared
   // memory.
   void AccessShared(const void* at, size_t bytes, AccessKind kind, bool whole_warp = false);
   void AccessGlobal(const void* at, size_t bytes, bool stores);
@@ -184,21 +184,21 @@ class Block {
   uint3 index_;
   bool previous_ended_ = true;
   bool lets_next_start_ = false;
-  bool waited_ = false;        // a thread has ended that called WaitForPrevious
-  bool never_waited_ = false;  // one that did not
+  bool waited_ = false;        // a thread that called WaitForPrevious has ended
+  bool never_waited_ = false;  // a thread that did not call it has ended
   Outcome outcome_ = Outcome::kEnded;
-  Thread* running_ = nullptr;  // where Run continues; null: choose a warp
+  Thread* running_ = nullptr;  // Run continues with this thread; null: choose a warp
   int warp_count_ = 0;
   std::vector<std::unique_ptr<Thread[]>> threads_;  // one array per warp
   std::vector<Warp> warps_;
   Fiber host_;
   unsigned char* shared_ = nullptr;
   SharedRaces races_;
-  uint32_t number_ = 0;  // in the grid
-  Releases acquired_;    // of other blocks
+  uint32_t number_ = 0;  // index in the grid
+  Releases acquired_;    // releases of other blocks
 };
 
-// The block whose thread is running, and that thread; null outside kernels.
+// The block whose thread is running, and this thread; null outside kernels.
 extern Block* current_block;
 extern Thread* current_thread;
 

@@ -1,4 +1,4 @@
-// Implements what the threads of a block do together (<simt_emulated.h>), and their memory
+// Implements the collective operations of a block's threads (<simt_emulated.h>), and their memory
 // accesses.
 #include <bit>
 #include <cstring>
@@ -104,8 +104,8 @@ void LetNextStart() { current_block->LetNextStart(); }
 void FenceDevice() { current_block->FenceDevice(); }
 void NoteAtomic(const void* address, size_t bytes) { current_block->Atomic(address, bytes); }
 
-// Lanes read from the bank that they filled; lanes that have gone on to the next collective fill
-// the other bank.
+// Lanes read from the bank that they filled; lanes that are already in the next collective fill the
+// other bank.
 uint64_t Exchange(uint64_t value, int lane) {
   Warp& warp = *current_thread->warp;
   uint64_t(&values)[kLanes] = warp.values[warp.bank];

@@ -56,8 +56,8 @@ using cudaError_t = cudaError;
 
 const char* cudaGetErrorName(cudaError_t error);
 const char* cudaGetErrorString(cudaError_t error);
-// The last error that any call of this thread returned. Get forgets it, unless a kernel failed:
-// that error stays.
+// Return the last error that any call of this thread returned. Get clears it, unless a kernel
+// failed: that error stays.
 cudaError_t cudaGetLastError();
 cudaError_t cudaPeekAtLastError();
 
@@ -213,7 +213,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end);
 
-// --- Graphs: a linear list of what a stream was given between BeginCapture and EndCapture. ---
+// --- Graphs: a linear list of a stream's work between BeginCapture and EndCapture. ---
 
 using cudaGraph_t = struct CUgraph_st*;
 using cudaGraphExec_t = struct CUgraphExec_st*;
@@ -285,7 +285,8 @@ cudaError_t SetKernelAttribute(KernelAddress kernel, cudaFuncAttribute attribute
 cudaError_t GetKernelAttributes(KernelAddress kernel, cudaFuncAttributes* attributes);
 cudaError_t ActiveBlocks(KernelAddress kernel, int block_threads, size_t shared_bytes, int* blocks);
 
-// The type list as the compiler spells it: kernels are distinguished by the struct that they take.
+// Returns the type list in the compiler's spelling: kernels are distinguished by the struct that
+// they take.
 template <typename... Parameters>
 constexpr std::string_view SignatureName() {
   return __PRETTY_FUNCTION__;

@@ -8,7 +8,7 @@
 namespace tlm::simt::emulated {
 namespace {
 
-// The most kernels that may have begun while an earlier one has not ended.
+// The maximum number of kernels that may have begun while an earlier one has not ended.
 constexpr size_t kMaxEarlyBlocks = 3;
 
 size_t BlockCount(const dim3& grid) { return size_t{grid.x} * grid.y * grid.z; }
@@ -107,8 +107,8 @@ bool Device::RunBlock(Block& block) {
   return false;
 }
 
-// Before a kernel runs, one block of the next kernel begins and runs as far as it can. If that
-// block lets its successor start, one block of this begins, and so on.
+// Before a kernel runs, one block of the next kernel begins and runs until it must wait. If that
+// block lets its successor start, one block of the successor begins, and so forth.
 void Device::BeginEarly(CUstream_st& stream) {
   std::deque<EarlyBlock>& early = stream.early;
   while (options.overlap && failure == cudaSuccess && early.size() < kMaxEarlyBlocks &&

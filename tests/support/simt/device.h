@@ -1,5 +1,5 @@
-// The emulated device: streams of work, and the code that runs them. The API in <cuda_runtime.h> is
-// implemented on it (runtime_*.cc).
+// The emulated device: streams of work, and the code that runs them. It is the base of the API in
+// <cuda_runtime.h> (runtime_*.cc).
 #ifndef TLM_TESTS_SUPPORT_SIMT_DEVICE_H_
 #define TLM_TESTS_SUPPORT_SIMT_DEVICE_H_
 
@@ -23,7 +23,7 @@ namespace tlm::simt::emulated {
 
 // One item of a stream's queue: a kernel, or anything else.
 struct Work {
-  std::shared_ptr<const Kernel> kernel;  // null: `run`
+  std::shared_ptr<const Kernel> kernel;  // null: `run` is the work
   std::function<void()> run;
 };
 
@@ -45,16 +45,17 @@ struct Marker {
 
 struct CUgraph_st {
   std::vector<tlm::simt::emulated::Work> work;
-  CUstream_st* origin = nullptr;  // the stream whose capture fills it; null after that has ended
+  CUstream_st* origin = nullptr;  // the stream whose capture fills it; null once the capture has
+                                  // ended
 };
 struct CUgraphExec_st {
   std::vector<tlm::simt::emulated::Work> work;
-  size_t bytes = 0;  // of the device's memory
-  // Launches that have not ended.
+  size_t bytes = 0;  // bytes of the device's memory
+  // The number of launches that have not ended.
   std::shared_ptr<int> running = std::make_shared<int>(0);
 };
 struct CUstream_st {
-  bool waits_for_default = true;  // not made with cudaStreamNonBlocking
+  bool waits_for_default = true;  // false if made with cudaStreamNonBlocking
   std::deque<tlm::simt::emulated::Work> queue;
   CUgraph_st* capture = nullptr;
   // Early blocks, one for each of the queue's first kernels: they began before the kernels ahead of
@@ -80,26 +81,26 @@ class Device {
   KernelRaces kernel_races;
   EarlyLoads early_loads;
   FailureRecorder* recorder = nullptr;
-  // A failed kernel leaves its error to every later call.
+  // After a failed kernel, every later call returns its error.
   cudaError_t failure = cudaSuccess;
   std::map<KernelAddress, size_t> allowed_shared_bytes;
   std::set<KernelAddress> loaded;  // since Reset
   CUstream_st default_stream;
   std::set<CUstream_st*> streams;
   std::set<CUgraph_st*> captures;  // in progress
-  size_t graph_bytes = 0;          // of all executable graphs
+  size_t graph_bytes = 0;          // memory of all executable graphs
 
-  // The stream behind a handle; null if there is none.
+  // Returns the stream of a handle; null if there is none.
   CUstream_st* Find(cudaStream_t stream);
-  // Adds work to the stream (or to the graph that it is captured into), and runs what Progress asks
-  // for.
+  // Adds work to the stream, or to the graph that it is captured into, and runs work as
+  // options.progress requires.
   void Give(CUstream_st& stream, Work work);
-  // Runs the stream's work, all of it or until the marker is reached.
+  // Runs the stream's work: all of it, or until the marker is reached.
   void Drain(CUstream_st& stream, const Marker* until = nullptr);
   void DrainAll();
   // Runs the first item of the stream's queue.
   void Step(CUstream_st& stream);
-  // Forgets all work and the failure.
+  // Drops all work and the failure.
   void Reset(const Options& new_options);
 
  private:
@@ -115,7 +116,7 @@ class Device {
 
 Device& TheDevice();
 
-// Hands the message to the FailureRecorder, or prints it and aborts.
+// Passes the message to the FailureRecorder, or prints it and aborts.
 void ReportFailure(const std::string& message);
 
 }  // namespace tlm::simt::emulated

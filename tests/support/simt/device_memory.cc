@@ -36,7 +36,8 @@ void WatchFaults() {}
 
 #else
 
-// The protection key of this process's device memory; -1: the processor or the kernel has none.
+// Returns the protection key of this process's device memory; -1: the processor or the kernel has
+// none.
 int Key() {
 #if defined(__x86_64__) && defined(PKEY_DISABLE_ACCESS)
   static const int key = pkey_alloc(0, PKEY_DISABLE_ACCESS);
@@ -46,7 +47,7 @@ int Key() {
 #endif
 }
 
-// Reports which kernel or host code did it, then crashes.
+// Reports the kernel or host code at fault, then crashes.
 void OnFault(int signal, siginfo_t* info, void*) {
   const bool by_key = Key() >= 0 && info->si_code == SEGV_PKUERR;
   if (current_block != nullptr) {
@@ -68,8 +69,8 @@ void WatchFaults() {
   static_cast<void>(watching);
 }
 
-// Maps whole pages. The data lies as close to their end as its alignment allows, followed by a page
-// that none may access.
+// Maps whole pages. The data are as close to their end as the alignment allows, followed by a page
+// that must not be accessed.
 bool MapPages(GuardedMemory& memory) {
   const size_t page = getpagesize();
   const size_t used = (kAlignment + memory.bytes + page - 1) / page * page;

@@ -1,4 +1,4 @@
-// The device that tests of the CUDA backend's sources run on: the emulated one (emulator.h), or a
+// The device on which tests of the CUDA backend's sources run: the emulated one (emulator.h), or a
 // GPU (tests/gpu/kernels). The same tests are linked with either. Functions that only the emulated
 // device supports do nothing on a GPU, so a test needs to know no more than RunsOnGpu().
 #ifndef TLM_TESTS_SUPPORT_SIMT_DEVICE_UNDER_TEST_H_
@@ -13,43 +13,43 @@
 
 namespace tlm {
 
-// Whether the device is a GPU: for tests that do more where computing is cheap.
+// True if the device is a GPU: for tests that do more where computing is cheap.
 bool RunsOnGpu();
 
-// Whether a kernel may begin before the previous one has ended: the argument for SetKernelOverlap.
+// True if a kernel may begin before the previous one has ended: the argument for SetKernelOverlap.
 bool DeviceOverlapsKernels();
 
-// The arithmetic of the device's mma.sync.
+// Returns the arithmetic of the device's mma.sync.
 simt::MmaUnit MatrixUnitUnderTest();
 
-// simt::emulated::Configure.
+// Calls simt::emulated::Configure.
 void ConfigureDevice(const simt::emulated::Options& options);
 
-// simt::emulated::FailAllocationAfter; false on a GPU, whose allocations succeed.
+// Calls simt::emulated::FailAllocationAfter; returns false on a GPU, whose allocations succeed.
 bool FailDeviceAllocationAfter(int successes);
 
-// For tests that make a kernel fail; alive meanwhile. Null on a GPU, which such a failure would
-// make unusable.
+// For tests that make a kernel fail: keep the result during the failure. Null on a GPU, which such
+// a failure would make unusable.
 std::unique_ptr<simt::emulated::FailureRecorder> RecordDeviceFailures();
 
-// The number of live allocations; 0 on a GPU.
+// Returns the number of live allocations; 0 on a GPU.
 size_t DeviceAllocations();
 
-// What the device has done since this object was created.
+// Counts the device's actions since this object was created.
 class DeviceWatch {
  public:
   DeviceWatch();
   // Fails the test unless a block began before the previous kernel had ended.
   void ExpectOverlap() const;
-  // Fails the test if one did.
+  // Fails the test if a block did.
   void ExpectNoOverlap() const;
   // Fails the test if a kernel was run.
   void ExpectNoKernels() const;
-  // The number of kernels that ran; 0 on a GPU.
+  // Returns the number of kernels that ran; 0 on a GPU.
   uint64_t kernels() const;
-  // The number of kernels that were loaded and had not been since ConfigureDevice; 0 on a GPU.
+  // Returns the number of kernels loaded for the first time since ConfigureDevice; 0 on a GPU.
   uint64_t loaded_kernels() const;
-  // The number of mma instructions; 0 on a GPU.
+  // Returns the number of mma instructions; 0 on a GPU.
   uint64_t mma() const;
   // Fails the test unless there were exactly as many graph launches, allocations and
   // synchronizations as in `counts`, which sets only these.

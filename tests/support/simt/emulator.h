@@ -1,19 +1,19 @@
-// An emulated GPU: how tests configure it and what they can ask it. Kernels (compiled with
+// An emulated GPU: its configuration, and its counters for tests. Kernels (compiled with
 // <simt_emulated.h>) and host code (compiled with this folder's <cuda_runtime.h>) run unchanged.
 //
 // Every thread of a thread block is a fiber. Blocks run one after the other in random order; so do
 // warps between barriers, and lanes between collectives. Work in a stream runs as late as the API
 // allows: when the host waits for it.
 //
-// Checked; each failure names the kernel:
+// It checks the following; each failure names the kernel:
 //  - lanes that reach different collectives, or end while others wait; warps likewise at barriers;
 //  - addresses of CopyAsync16, PrefetchToL2, LoadMatrices and atomics: alignment. For the first
 //    two, that all bytes are device memory; for LoadMatrices, that they are in the block's shared
 //    memory;
 //  - WaitForPrevious in every thread of a kernel launched to overlap the one before it, or in no
-//    thread of a block other than the first. One of its blocks really begins before that one, so
-//    that what it touches too early changes results; and if LetNextStart allows it, one of the next
-//    kernel before both;
+//    thread of a block other than the first. One of its blocks really begins before the previous
+//    kernel, so that a premature access changes results; and if LetNextStart allows it, one block
+//    of the next kernel begins before both;
 //  - asynchronous copies in flight when a thread ends;
 //  - stores just past the end of shared memory, or around cudaMalloc's memory (found when it is
 //    freed; AddressSanitizer finds them at once, and accesses beyond the last page crash);
@@ -27,14 +27,14 @@
 //    be forbidden during a capture);
 //  - executable graphs: none may be destroyed before its launches have ended (CUDA would defer it,
 //    and may wait).
-// In instrumented kernels (library tlm_cuda_checked, races.h), whatever the data:
+// In instrumented kernels (library tlm_cuda_checked, races.h), it checks for any data:
 //  - races between threads of a block without SyncThreads or SyncWarp, for which Shuffle is no
 //    substitute; between blocks without FenceDevice and an atomic; loads before WaitForPrevious of
 //    data that an earlier kernel stores.
-// Found through wrong results: a missing barrier or CopyAsyncWait (shared memory begins as NaN, and
-// the target of a CopyAsync16 is NaN until its wait), copies of the previous kernel's results that
-// begin before it ended, device memory read before it was written (NaN), a pinned buffer reused
-// before its copy ran.
+// Wrong results show the following: a missing barrier or CopyAsyncWait (shared memory begins as
+// NaN, and the target of a CopyAsync16 is NaN until its wait), copies of the previous kernel's
+// results that begin before it ended, device memory read before it was written (NaN), a pinned
+// buffer reused before its copy ran.
 #ifndef TLM_TESTS_SUPPORT_SIMT_EMULATOR_H_
 #define TLM_TESTS_SUPPORT_SIMT_EMULATOR_H_
 
@@ -48,29 +48,29 @@
 
 namespace tlm::simt::emulated {
 
-// When the work in streams runs.
+// The times at which the work in streams runs.
 enum class Progress {
-  kLazy,    // when the host waits for it, and only as much as it waits for
+  kLazy,    // when the host waits for it, and no further than needed
   kEager,   // at once
-  kRandom,  // in between, by the seed
+  kRandom,  // at random times, by the seed
 };
 
 struct Options {
   uint64_t seed = 1;
   Progress progress = Progress::kLazy;
-  // Begin one block early, for every kernel that may overlap the previous one.
+  // Whether one block begins early, for every kernel that may overlap the previous one.
   bool overlap = true;
   size_t memory_bytes = size_t{256} << 20;
-  size_t graph_bytes = 0;  // of these, per executable graph
+  size_t graph_bytes = 0;  // part of memory_bytes that each executable graph takes
   int multiprocessors = 4;
   int compute_capability = 90;  // 10 * major + minor
-  // What mma.sync computes with; not set: by the compute capability.
+  // The arithmetic of mma.sync; unset: by the compute capability.
   std::optional<MmaUnit> mma = std::nullopt;
   // An injected defect: in the mma with this number, counted from 1 since Configure, bit
-  // `flipped_bit` of the first sum is flipped. 0: none.
+  // `flipped_bit` of the first sum is flipped. 0: no defect.
   uint64_t flipped_mma = 0;
   int flipped_bit = 0;
-  // The same in every mma of the kernels whose name contains this; empty: none.
+  // The same defect in every mma of the kernels whose name contains this; empty: no defect.
   std::string flipped_kernel = {};
   // Another defect: kernels whose name contains this do nothing.
   std::string skipped_kernel = {};
@@ -78,12 +78,12 @@ struct Options {
   int devices = 1;
 };
 
-// Waits for all work, forgets a failure, and continues with `options`. Memory and streams stay.
+// Waits for all work, clears a failure, and continues with `options`. Memory and streams stay.
 void Configure(const Options& options);
 
-// Without a FailureRecorder, a failure prints its message and aborts. While one lives, a failed
-// kernel ends, its launch's error is cudaErrorLaunchFailure from then on, and the message is kept.
-// The destructor forgets the failure. At most one at a time.
+// Without a FailureRecorder, a failure prints its message and aborts. While a recorder exists, a
+// failed kernel ends, its launch's error is cudaErrorLaunchFailure from then on, and the message is
+// kept. The destructor clears the failure. At most one exists at a time.
 class FailureRecorder {
  public:
   FailureRecorder();
@@ -98,19 +98,19 @@ class FailureRecorder {
   std::vector<std::string> messages_;
 };
 
-// Whether host code that accesses device memory crashes. That needs memory protection keys, and a
+// True if host code that accesses device memory crashes. This needs memory protection keys, and a
 // build without the sanitizers that watch the heap.
 bool HostAccessIsCaught();
 
 // After `successes` more calls of cudaMalloc or cudaHostAlloc, one call fails with
-// cudaErrorMemoryAllocation. Negative: none fails.
+// cudaErrorMemoryAllocation. Negative: no call fails.
 void FailAllocationAfter(int successes);
 
-// Counted since the process began.
+// Counts since the process began.
 struct Counts {
-  uint64_t kernels = 0;           // that have ended
-  uint64_t blocks = 0;            // of these kernels
-  uint64_t early_blocks = 0;      // that began before the previous kernel
+  uint64_t kernels = 0;           // kernels that have ended
+  uint64_t blocks = 0;            // blocks of these kernels
+  uint64_t early_blocks = 0;      // blocks that began before the end of the previous kernel
   uint64_t graph_launches = 0;    // cudaGraphLaunch
   uint64_t allocations = 0;       // cudaMalloc and pinned host memory
   uint64_t synchronizations = 0;  // calls in which the host may have waited for a stream or event
@@ -119,7 +119,7 @@ struct Counts {
 };
 Counts ReadCounts();
 
-// Bytes allocated by cudaMalloc, and the number of allocations (device and pinned).
+// Return the bytes allocated by cudaMalloc, and the number of allocations (device and pinned).
 size_t AllocatedBytes();
 size_t Allocations();
 

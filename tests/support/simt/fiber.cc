@@ -120,7 +120,7 @@ constexpr size_t kStagger = 192;
 constexpr int kStaggers = 16;
 
 #ifdef TLM_ADDRESS_SANITIZER
-// Where to store the bounds of the stack that the current switch leaves; they are known only on
+// The place for the bounds of the stack that the current switch leaves; they are known only on
 // arrival.
 thread_local const void** left_bottom = nullptr;
 thread_local size_t* left_size = nullptr;

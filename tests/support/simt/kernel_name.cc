@@ -37,7 +37,7 @@ Symbols ReadSymbols() {
   return symbols;
 }
 
-// Where the executable was loaded.
+// Returns the load address of the executable.
 uintptr_t LoadAddress() {
   uintptr_t address = 0;
   dl_iterate_phdr(

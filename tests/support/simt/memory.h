@@ -1,4 +1,4 @@
-// The memory that cudaMalloc and similar calls allocated, and the lock of the emulated device.
+// The record of the memory that cudaMalloc and similar calls allocated.
 #ifndef TLM_TESTS_SUPPORT_SIMT_MEMORY_H_
 #define TLM_TESTS_SUPPORT_SIMT_MEMORY_H_
 
@@ -18,16 +18,17 @@ enum class MemoryKind { kDevice, kPinned, kRegistered };
 // Not thread-safe: callers hold the device's lock.
 class Memory {
  public:
-  // 256-byte aligned, filled with 0xff (NaN in every format). Device memory is bounded by `limit`.
+  // Allocates memory, 256-byte aligned and filled with 0xff (NaN in every format). `limit` bounds
+  // device memory.
   cudaError_t Allocate(MemoryKind kind, size_t bytes, void** pointer);
   cudaError_t Free(MemoryKind kind, void* pointer);
   // Pins memory that the caller owns.
   cudaError_t Register(void* pointer, size_t bytes);
 
-  // Whether [from, from + bytes) is within one allocation of this kind.
+  // True if [from, from + bytes) is within one allocation of this kind.
   bool Holds(MemoryKind kind, const void* from, size_t bytes) const;
-  // Whether it is within one allocation of any kind, which a kernel can access. Fast near the last
-  // answer.
+  // True if it is within one allocation of any kind, so that a kernel can access it. Fast near the
+  // last answer.
   bool Reaches(const void* from, size_t bytes);
   bool IsPinned(const void* from, size_t bytes) const {
     return Holds(MemoryKind::kPinned, from, bytes) || Holds(MemoryKind::kRegistered, from, bytes);
@@ -44,7 +45,7 @@ class Memory {
   struct Allocation {
     size_t bytes;
     MemoryKind kind;
-    GuardedMemory memory;  // of kDevice and kPinned
+    GuardedMemory memory;  // for kDevice and kPinned
   };
   const std::pair<const uintptr_t, Allocation>* Find(const void* from, size_t bytes) const;
 

@@ -19,7 +19,7 @@ struct Operand {
   double value[kTermCount];
   int exponent[kTermCount];
   bool finite;
-  bool zero;  // all of it
+  bool zero;  // all values are zero
 };
 
 int Bf16Exponent(uint16_t bits) { return std::max(bits >> 7 & 0xff, 1) - 127; }
@@ -43,7 +43,7 @@ void Decode(MmaUnit unit, MmaInput input, const uint16_t* from, Operand& operand
   }
 }
 
-// 2^exponent, a normal double.
+// Returns 2^exponent, a normal double.
 double PowerOfTwo(int exponent) {
   return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52);
 }
@@ -65,7 +65,7 @@ float SpecialSum(const Operand& a, const Operand& b, int begin, int count, float
   return std::isnan(sum) ? std::bit_cast<float>(kCanonicalNan) : static_cast<float>(sum);
 }
 
-// The fused sum of `kCount` products from `begin` on; E is at least `least`.
+// Returns the fused sum of `kCount` products from `begin` on; E is at least `least`.
 template <int kCount>
 float FusedSum(int fraction_bits, const Operand& a, const Operand& b, int begin, float c,
                int least) {
@@ -91,7 +91,7 @@ float AddChunk(MmaUnit unit, const Operand& a, const Operand& b, float c, int le
   return FusedSum<8>(unit.fraction_bits, a, b, 8, c, least);
 }
 
-// The largest exponent of all products of a row.
+// Returns the largest exponent of all products of a row.
 int LargestExponent(const Operand& row, const Operand (&columns)[8]) {
   int largest = kNoExponent;
   for (const Operand& column : columns) {

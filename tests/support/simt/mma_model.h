@@ -1,11 +1,11 @@
 // A bit-exact model of the tensor cores: mma.sync m16n8k16 with 16-bit inputs and float32
 // accumulators.
 //
-// One fused sum adds the accumulator c and n products a[i] b[i]:
+// The accumulator c and n products a[i] b[i] are added in one fused sum:
 //
-//   1. Each term has an exponent: that of c, or the sum of its factors' exponents, where the
-//      exponent of a zero or subnormal is the least of its format (-126; float16: -14). The product
-//      of the significands is exact, in (-4, 4), and is not normalised.
+//   1. Each term has an exponent: the exponent of c, or the sum of its factors' exponents, where a
+//      zero or subnormal has the least exponent of its format (-126; float16: -14). The product of
+//      the significands is exact, in (-4, 4), and is not normalised.
 //   2. All terms are aligned to the largest exponent E and truncated (towards zero) to F fractional
 //      bits: units of 2^(E - F).
 //   3. The truncated terms are added exactly.
@@ -17,7 +17,7 @@
 //
 // Source: "MMA-Sim: Bit-Accurate Reference Model of Tensor Cores and Matrix Cores", arXiv
 // 2511.10909, which found no difference from hardware in large random tests. Hopper: F = 25, n =
-// 16, for mma.sync and wgmma alike. Ampere: F = 24, and two sums of n = 8 after each other. The
+// 16, for mma.sync and wgmma alike. Ampere: F = 24, and two successive sums of n = 8. The
 // publication leaves two points open. This model assumes that products that are zero do not affect
 // E, and that a sum that truncates to zero is +0; tests/gpu/canon checks both on hardware.
 #ifndef TLM_TESTS_SUPPORT_SIMT_MMA_MODEL_H_
@@ -32,9 +32,10 @@ enum class MmaInput { kBf16, kF16 };
 struct MmaUnit {
   int fraction_bits;  // F, at most 28
   int products;       // n: 8 or 16
-  // Defects, for tests that must find them. Products that are zero affect E, by the exponents in 1:
+  // Defects, for tests that must find them. If true, products that are zero affect E, by the
+  // exponents in 1:
   bool zeros_align = false;
-  // The products of the other columns of b affect E (of MmaTile):
+  // In MmaTile, the products of the other columns of b affect E:
   bool columns_align = false;
 
   bool operator==(const MmaUnit&) const = default;
@@ -42,12 +43,12 @@ struct MmaUnit {
 inline constexpr MmaUnit kHopperMma = {25, 16};
 inline constexpr MmaUnit kAmpereMma = {24, 8};
 
-// c[r][j] += sum over k of a[r][k] b[j][k]: one m16n8k16.
+// Computes c[r][j] += sum over k of a[r][k] b[j][k]: one m16n8k16.
 void MmaTile(MmaUnit unit, MmaInput input, const uint16_t (&a)[16][16], const uint16_t (&b)[8][16],
              float (&c)[16][8]);
 
-// One element of it: the new value of c. `k` values at a and b, a multiple of 16, in order, as a
-// loop of mma over k computes it.
+// Returns the new value of one element of c. `a` and `b` have `k` values, a multiple of 16, which
+// are taken in order, like in a loop of mma over k.
 float MmaDot(MmaUnit unit, MmaInput input, const uint16_t* a, const uint16_t* b, int k, float c);
 
 }  // namespace tlm::simt

@@ -72,7 +72,7 @@ std::string SharedRaces::Access(size_t offset, size_t bytes, AccessKind kind, co
   std::string fault;
   ForWords(offset, bytes, [&](uintptr_t at, uint8_t mask) {
     Word& word = words_[at];
-    // The usual case: nothing new.
+    // The usual case has nothing new.
     if (kind == AccessKind::kLoad && word.many_loads && word.loaded == epoch_ &&
         word.stored != epoch_ && !word.in_flight && (mask & ~word.load_mask) == 0) {
       return;
@@ -206,7 +206,7 @@ const Block* EarlyLoads::Find(uintptr_t address, size_t bytes) const {
   return block;
 }
 
-// --- What a thread does. ---
+// --- Accesses of a thread. ---
 
 Accessor Block::Running() const {
   return {.thread = current_thread->number,
@@ -320,7 +320,7 @@ void __tsan_write_range(void* at, size_t bytes) { tlm::simt::emulated::Access(at
 void __tsan_init() { tlm::simt::emulated::races_watched = true; }
 void __tsan_vptr_update(void**, void*) {}
 void __tsan_vptr_read(void**) {}
-// Of the host's objects.
+// The host's objects use this one.
 int __tsan_atomic32_fetch_add(volatile int* at, int value, int) {
   return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST);
 }

@@ -2,8 +2,8 @@
 // of threads gave the right result.
 //
 // Kernels are compiled with ThreadSanitizer's instrumentation, which calls a hook for every load
-// and store; races.cc implements the hooks (library tlm_cuda_checked). What orders accesses is
-// known from the functions of simt.h alone.
+// and store; races.cc implements the hooks (library tlm_cuda_checked). Only the functions of simt.h
+// order accesses.
 //
 // Within a thread block, in shared memory: two accesses of different threads, at least one of them
 // a store, must be ordered by SyncThreads, or within a warp by SyncWarp; two atomics do not race.
@@ -11,8 +11,8 @@
 // the CopyAsyncWait of its thread.
 //
 // Between thread blocks of a kernel, in device memory: the storing side needs FenceDevice and then
-// an atomic, the other side the same atomic and then FenceDevice. A load that comes before another
-// block's store is not remembered; but the order of blocks is random, so either may come first.
+// an atomic, the other side the same atomic and then FenceDevice. A load before another block's
+// store is not recorded; but the order of blocks is random, so either may come first.
 //
 // Between kernels: no kernel may load before WaitForPrevious what an earlier kernel stores.
 #ifndef TLM_TESTS_SUPPORT_SIMT_RACES_H_
@@ -29,28 +29,28 @@ namespace tlm::simt::emulated {
 
 class Block;
 
-// Whether a part of the program is instrumented; otherwise nothing is checked.
+// True if a part of the program is instrumented; otherwise nothing is checked.
 extern bool races_watched;
 
 enum class AccessKind : uint8_t { kLoad, kStore, kAtomic, kCopyBegins, kCopyEnds };
 
-// Who accesses: a thread, or its whole warp at once.
+// The originator of an access: a thread, or its whole warp at once.
 struct Accessor {
-  uint16_t thread = 0;  // the warp's first where `whole_warp`
+  uint16_t thread = 0;  // the first thread of the warp if `whole_warp`
   uint16_t warp = 0;
   bool whole_warp = false;
 };
 
 // The accesses to a thread block's shared memory since its last barriers. For each 4-byte word it
-// knows the last store, and who has loaded since.
+// records the last store and the loads since.
 class SharedRaces {
  public:
   void Begin(size_t bytes, int warps);
   void SyncThreads() { ++epoch_; }
   void SyncWarp(int warp) { ++warp_epochs_[static_cast<size_t>(warp)]; }
-  // The number of block barriers since the process began.
+  // Returns the number of block barriers since the process began.
   uint32_t epoch() const { return epoch_; }
-  // The race that the access to [offset, offset + bytes) makes, as text; empty if there is none.
+  // Describes the race of an access to [offset, offset + bytes); empty if there is none.
   std::string Access(size_t offset, size_t bytes, AccessKind kind, const Accessor& by);
 
  private:
@@ -78,7 +78,7 @@ class SharedRaces {
   uint32_t begun_ = 1;  // the epoch in which the block began
 };
 
-// Which stores of a block are released: those before barrier `epoch`, and all of `thread`.
+// The released stores of a block: the stores before barrier `epoch`, and all stores of `thread`.
 struct Release {
   uint32_t epoch = 0;
   uint16_t thread = 0;
@@ -95,12 +95,12 @@ class KernelRaces {
     uint32_t epoch;
     uint16_t thread;
   };
-  // The store by another block to one of the bytes that `acquired` does not order; null if there is
-  // none.
+  // Returns the store by another block to one of the bytes that `acquired` does not order; null if
+  // there is none.
   const Store* Find(uintptr_t address, size_t bytes, uint32_t block,
                     const Releases& acquired) const;
   void Note(uintptr_t address, size_t bytes, const Store& store);
-  // The releases of the atomics at an address.
+  // Returns the releases of the atomics at an address.
   Releases& AtomicAt(uintptr_t address) { return atomics_[address]; }
 
  private:
@@ -118,17 +118,17 @@ class KernelRaces {
   std::vector<Word> words_ = std::vector<Word>(kMinWords);
   size_t used_ = 0;
   uint32_t kernel_ = 1;
-  uintptr_t begin_ = ~uintptr_t{0};  // all stores lie in [begin_, end_)
+  uintptr_t begin_ = ~uintptr_t{0};  // all stores are in [begin_, end_)
   uintptr_t end_ = 0;
   std::unordered_map<uintptr_t, Releases> atomics_;
 };
 
-// Words that were loaded by blocks that began before earlier kernels had ended.
+// The words that blocks loaded before earlier kernels had ended.
 class EarlyLoads {
  public:
   void Note(const Block* block, uintptr_t address, size_t bytes);
   void Forget(const Block* block);
-  // A block that has loaded one of the bytes; null: none has.
+  // Returns a block that has loaded one of the bytes; null if none has.
   const Block* Find(uintptr_t address, size_t bytes) const;
   bool empty() const { return words_.empty(); }
 

@@ -1,4 +1,4 @@
-// The runtime API's calls about errors, the device, memory and kernels.
+// Implements the runtime API's calls about errors, the device, memory and kernels.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -14,7 +14,7 @@ thread_local cudaError_t last_error = cudaSuccess;
 
 constexpr int kVersion = CUDART_VERSION;
 constexpr int kMaxBlocksPerMultiprocessor = 32;
-constexpr size_t kReservedSharedBytes = 1024;  // of each block
+constexpr size_t kReservedSharedBytes = 1024;  // bytes in each block
 
 // The resources of an SM, by compute capability. CUDA C++ Programming Guide, "Technical
 // Specifications per Compute Capability".
@@ -119,7 +119,7 @@ cudaError_t GetKernelAttributes(KernelAddress kernel, cudaFuncAttributes* attrib
   return Answer(cudaSuccess);
 }
 
-// Occupancy by threads and shared memory; registers are not known here.
+// Computes the occupancy by threads and shared memory; registers are not known here.
 cudaError_t ActiveBlocks(KernelAddress kernel, int block_threads, size_t shared_bytes,
                          int* blocks) {
   Call call;

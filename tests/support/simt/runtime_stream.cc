@@ -1,4 +1,4 @@
-// The runtime API's calls about copies, streams, events and graphs.
+// Implements the runtime API's calls about copies, streams, events and graphs.
 #include <cstring>
 #include <vector>
 
@@ -30,7 +30,7 @@ bool OnDevice(const void* pointer, size_t bytes) {
   return TheDevice().memory.Holds(MemoryKind::kDevice, pointer, bytes);
 }
 
-// Both sides must be entirely in the memory that `kind` says.
+// Both sides must be entirely in the memory of `kind`.
 cudaError_t CheckCopy(const Rectangle& copy, cudaMemcpyKind kind) {
   if (copy.width > copy.to_pitch || copy.width > copy.from_pitch) return cudaErrorInvalidValue;
   if (copy.width == 0 || copy.height == 0 || kind == cudaMemcpyDefault) return cudaSuccess;
@@ -71,7 +71,7 @@ cudaError_t CopyAsync(const Rectangle& copy, cudaMemcpyKind kind, cudaStream_t h
   } else {
     device.Give(*stream, {nullptr, [copy] { CopyNow(copy); }});
   }
-  if (to_pageable) {  // and fills such memory before it returns
+  if (to_pageable) {  // the driver also fills such memory before it returns
     ++device.counts.synchronizations;
     device.Drain(*stream);
   }
@@ -328,8 +328,8 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t handle) {
   if (stream == nullptr || exec == nullptr) return Answer(cudaErrorInvalidResourceHandle);
   if (stream->capture != nullptr) return Answer(cudaErrorStreamCaptureUnsupported);
   ++device.counts.graph_launches;
-  // A graph's first kernel waits for everything before it, and what follows waits for the whole
-  // graph.
+  // A graph's first kernel waits for everything before it, and the work after the graph waits for
+  // all of it.
   device.Give(*stream, {nullptr, [] {}});
   for (const Work& work : exec->work) device.Give(*stream, work);
   ++*exec->running;

@@ -1,7 +1,7 @@
 // The counterpart of model/ops/cuda/kernels/simt.h: the same names, for a host that emulates a GPU.
 // Every thread of a block is a fiber. Between the places where a warp or the block waits, threads
 // run one after the other in random order, so that a missing barrier shows as a wrong result.
-// tests/support/simt/emulator.h lists what is checked.
+// tests/support/simt/emulator.h lists the checks.
 #ifndef TLM_TESTS_SUPPORT_SIMT_SIMT_EMULATED_H_
 #define TLM_TESTS_SUPPORT_SIMT_SIMT_EMULATED_H_
 
@@ -20,7 +20,7 @@
 #define TLM_KERNEL void
 #define __launch_bounds__(...)
 
-// The running thread's. Valid inside kernels only.
+// The indices of the running thread. Valid inside kernels only.
 extern uint3 threadIdx;
 extern uint3 blockIdx;
 extern dim3 blockDim;
@@ -61,7 +61,7 @@ void SyncWarp();
 void WaitForPrevious();
 void LetNextStart();
 void FenceDevice();
-// The 64 bits that lane `lane` passed as `value`.
+// Returns the 64 bits that lane `lane` passed as `value`.
 uint64_t Exchange(uint64_t value, int lane);
 uint32_t Ballot(bool predicate);
 void LoadMatrices(uint32_t (&out)[4], const void* row, bool transposed);
@@ -70,13 +70,14 @@ void CopyAsync16(void* shared, const void* global, bool valid);
 void CopyAsyncCommit();
 void CopyAsyncWait(int pending);
 void PrefetchToL2(const void* global, int bytes);
-// The running thread's lane in its warp.
+// Returns the running thread's lane in its warp.
 int Lane();
 // Fails the kernel unless the 16 bytes at `from` are aligned and a device can access them.
 void CheckGlobalQuad(const void* from);
-// The same for an atomic on `bytes` at `address`, aligned to its size.
+// Fails the kernel unless `address` is aligned to the `bytes` of an atomic and a device can access
+// them.
 void CheckAligned(const void* address, size_t bytes);
-// Notes that the running thread changes `address` atomically.
+// Records that the running thread changes `address` atomically.
 void NoteAtomic(const void* address, size_t bytes);
 
 template <typename T>
@@ -85,7 +86,7 @@ T ExchangeAs(T value, int lane) {
   using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
   return std::bit_cast<T>(static_cast<Bits>(Exchange(std::bit_cast<Bits>(value), lane & 31)));
 }
-// Not instrumented: an atomic's own accesses are no loads and stores for races.h.
+// Not instrumented: for races.h, an atomic's own accesses are neither loads nor stores.
 template <typename T, typename Operation>
 [[gnu::no_sanitize_thread]] T Atomic(T* address, Operation operation) {
   CheckAligned(address, sizeof(T));
@@ -174,7 +175,7 @@ inline float Fma(float a, float b, float c) { return std::fma(a, b, c); }
 inline double Fma(double a, double b, double c) { return std::fma(a, b, c); }
 inline float Sqrt(float a) { return std::sqrt(a); }
 inline float Magnitude(float a) { return std::fabs(a); }
-// Errs by a unit in the last place or not at all, by the argument's bits.
+// Errs by one unit in the last place or not at all, depending on the argument's bits.
 inline float Reciprocal(float a) {
   const float exact = 1.0f / a;
   const uint32_t unit = std::bit_cast<uint32_t>(a) % 3 - 1;
@@ -202,8 +203,8 @@ template <>
 inline F16 FromFloat<F16>(float a) {
   return {a != a ? uint16_t{0x7fff} : FloatToF16(a)};
 }
-// For products that float32 can hold, which are those of two 16-bit elements except at the ends of
-// their range.
+// For products that float32 can hold. Products of two 16-bit elements can be held except at the
+// ends of their range.
 template <typename T>
 uint32_t MultiplyPair(uint32_t a, uint32_t b) {
   const auto product = [](uint32_t x, uint32_t y) {
@@ -214,7 +215,7 @@ uint32_t MultiplyPair(uint32_t a, uint32_t b) {
   return product(a, b) | product(a >> 16, b >> 16) << 16;
 }
 // Rounds to odd: towards zero, with the last bit set if the sum is not a float. A later rounding to
-// a shorter type is then the only one.
+// a shorter type then has the effect of a single rounding.
 inline float ToOdd(double sum, double rest) {
   const float nearest = static_cast<float>(sum);
   if (!std::isfinite(sum) || (nearest == sum && rest == 0.0)) return nearest;

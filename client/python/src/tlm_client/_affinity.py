@@ -1,19 +1,19 @@
-"""The hashes behind balance="prefix_affinity": those of the C++ client
+"""The hashes of balance="prefix_affinity". They equal the hashes of the C++ client
 (client/cpp/target_picker.h), so that every client sends a conversation to the same replica."""
 
 from __future__ import annotations
 
 from . import messages
 
-# About as much as one block of the prefix cache holds: a shorter beginning is no use to it.
+# About as much as one block of the prefix cache holds: a shorter beginning cannot be cached.
 _BYTES = 256
 _TOKENS = 64
 _WORD = (1 << 64) - 1
 
 
 def affinity_of(request: messages.GenerateRequest, key: str) -> int | None:
-    """What a request begins with, or `key` if it is not empty, as a number; None for requests that
-    no replica serves better than another."""
+    """Hashes the beginning of a request, or `key` if it is not empty; None for requests that no
+    replica serves better than another."""
     if key:
         return hash_of(key.encode())
     if request.cache.bypass_prefix_cache:
@@ -44,12 +44,12 @@ def hash_of(data: bytes) -> int:
 
 
 def rendezvous_score(affinity: int, target: int) -> int:
-    """How well a target, as `hash_of` its name, suits an affinity: the largest comes first."""
+    """Scores a target, given as `hash_of` its name, for an affinity: the largest comes first."""
     return _mix(affinity ^ _mix(target))
 
 
 def _field(data: bytes) -> bytes:
-    """With its length, so that two fields cannot be taken for two others."""
+    """Prefixes a field with its length, so that two fields cannot be taken for two others."""
     return len(data).to_bytes(4, "little") + data
 
 

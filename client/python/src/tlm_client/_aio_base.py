@@ -1,4 +1,4 @@
-"""What the clients for asyncio have in common."""
+"""The common base of the clients for asyncio."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class AsyncBaseClient:
 
 
 async def next_message(reader: Any, call: Any) -> Any:
-    """The next message of a stream; None at its end."""
+    """Returns the next message of a stream; None at its end."""
     async with _Statuses(call):
         return await anext(reader, None)
 
@@ -90,7 +90,7 @@ class _Statuses:
 
 
 def _cancelling() -> int:
-    """How often this task was asked to end."""
+    """Returns how often this task was asked to end."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
 

@@ -1,4 +1,4 @@
-"""What the clients for threads have in common."""
+"""The common base of the clients for threads."""
 
 from __future__ import annotations
 

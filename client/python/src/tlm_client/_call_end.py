@@ -18,7 +18,7 @@ class CallEnd(enum.Enum):
 
 
 def classify(error: TlmError) -> CallEnd:
-    """For the error of a call that was not cancelled here."""
+    """Classifies the error of a call that was not cancelled here."""
     code = error.code
     if code in (StatusCode.UNAVAILABLE, StatusCode.CANCELLED):
         return CallEnd.LOST
@@ -36,7 +36,7 @@ def classify(error: TlmError) -> CallEnd:
 
 
 def is_from_server(error: TlmError) -> bool:
-    """Else gRPC in this process, or a proxy, made up the status: a server sends details."""
+    """If false, gRPC in this process, or a proxy, made up the status: a server sends details."""
     return bool(error.details.domain or error.details.reason)
 
 

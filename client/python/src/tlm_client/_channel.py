@@ -16,7 +16,7 @@ import grpc
 class Connection:
     """Checked options and the contents of their files."""
 
-    credentials: grpc.ChannelCredentials | None  # None = not encrypted
+    credentials: grpc.ChannelCredentials | None  # None: not encrypted
     arguments: tuple[tuple[str, Any], ...]
     authorization: str | None = field(repr=False)  # metadata value
 
@@ -73,7 +73,7 @@ def _check_key(api_key: str, targets: Sequence[str], may_travel: bool) -> None:
 
 
 def is_local(target: str) -> bool:
-    """Whether a target is on this host: a loopback address, "localhost" or a Unix socket."""
+    """True if a target is on this host: a loopback address, "localhost" or a Unix socket."""
     if target.startswith(("unix:", "unix-abstract:")):
         return True
     for scheme in ("ipv4:", "ipv6:", "dns:///", "dns:"):
@@ -92,7 +92,7 @@ def is_local(target: str) -> bool:
 
 def split_call_options(options: Mapping[str, Any],
                        authorization: str | None) -> tuple[CallSetup, dict[str, Any]]:
-    """The options of the call; the other options, which belong to the request."""
+    """Returns the options of the call, and the other options, which belong to the request."""
     rest = dict(options)
     timeout = rest.pop("timeout", None)
     if timeout is not None and not timeout > 0:
@@ -111,7 +111,7 @@ def split_call_options(options: Mapping[str, Any],
 
 
 def _check_metadata(key: str, value: str) -> None:
-    """gRPC would fail the call with an unhelpful message."""
+    """Checks metadata with which gRPC would fail the call with an unhelpful message."""
     if not re.fullmatch(r"[a-z0-9_.-]+", key):
         raise ValueError(f"the metadata key {key!r} is none: lower-case letters, digits, _ . -")
     if not re.fullmatch(r"[\x20-\x7e]*", value):
@@ -120,9 +120,9 @@ def _check_metadata(key: str, value: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CallSetup:
-    """How a call is made, whatever its request."""
+    """The settings of a call that do not depend on its request."""
 
-    timeout: float  # infinite = none
+    timeout: float  # infinite: no timeout
     wait_for_ready: bool
     metadata: tuple[tuple[str, str], ...] = field(repr=False)
 

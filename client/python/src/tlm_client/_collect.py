@@ -29,7 +29,7 @@ _WIRE = {DataType.FLOAT32: "<f4", DataType.BFLOAT16: "<u2", DataType.FLOAT16: "<
 
 
 def event_of(message: messages.GenerateResponse) -> Event | None:
-    """None for an event of a newer server: compatible by contract."""
+    """Returns None for an event of a newer server: compatible by contract."""
     kind = message.WhichOneof("event")
     if kind is None:
         return None
@@ -38,7 +38,7 @@ def event_of(message: messages.GenerateResponse) -> Event | None:
 
 
 def _region_events_of(events: Any) -> tuple[RegionEvent, ...]:
-    """Without those of a newer server."""
+    """Returns the region events without events of a newer server."""
     found: list[RegionEvent] = []
     for event in events:
         kind = event.WhichOneof("event")
@@ -53,20 +53,20 @@ register(tuple[RegionEvent, ...], _region_events_of)
 
 
 def tells_regions(request: messages.GenerateRequest) -> bool:
-    """Whether the events of its outputs tell their regions: the contract's default."""
+    """True if the events of its outputs have region events: the contract's default."""
     if request.output.HasField("regions"):
         return request.output.regions
     return bool(request.chat.tools) or request.chat.HasField("reasoning")
 
 
 class PartReader:
-    """The parts of one output, from its events. A call that began before the request's resume point
-    is left out."""
+    """Turns the events of one output into parts. Omits a call that began before the request's
+    resume point."""
 
     def __init__(self, regions: bool) -> None:
-        """`regions`: the events tell them. Elsewhere all is text."""
+        """`regions`: the events have regions; otherwise everything is text."""
         self._regions = regions
-        self._call: ToolCallStarted | None = None  # that is open
+        self._call: ToolCallStarted | None = None  # the open one
         self._arguments: list[str] = []
 
     def take(self, event: NewTokens | Finished) -> list[Part]:
@@ -95,7 +95,7 @@ class PartReader:
 
 
 def _delta_of(event: RegionDelta) -> Part | None:
-    """Of a region that is no call; None for a kind of a newer server."""
+    """Returns the delta of a region that is no call; None for a kind of a newer server."""
     if event.kind is RegionKind.REASONING:
         return ReasoningDelta(event.text)
     return TextDelta(event.text) if event.kind is RegionKind.TEXT else None
@@ -113,7 +113,7 @@ class _OutputCollector:
         self._content: list[str] = []
 
     def add(self, event: NewTokens | Finished) -> list[Part]:
-        """The parts that the event has."""
+        """Returns the parts of the event."""
         if isinstance(event, NewTokens):
             self._tokens += event.tokens
             self._text.append(event.text)
@@ -136,7 +136,7 @@ class _OutputCollector:
 
 class GenerateCollector:
     def __init__(self, regions: bool = False) -> None:
-        """`regions`: as of PartReader."""
+        """`regions`: see PartReader."""
         self._regions = regions
         self._started: Started | None = None
         self._prompt: list[Token] = []
@@ -186,7 +186,7 @@ class ForwardCollector:
         self._sequence_index: list[npt.NDArray[Any]] = []
         self._positions: list[npt.NDArray[Any]] = []
         self._rows = 0
-        self._width = 0  # of what was received: row_width, or k
+        self._width = 0  # of the received rows: row_width, or k
         self._data: list[npt.NDArray[Any]] = []
         self._top_ids: list[npt.NDArray[Any]] = []
         self._top_values: list[npt.NDArray[Any]] = []

@@ -27,9 +27,9 @@ class Taken(enum.Enum):
 
 @dataclass(slots=True)
 class _Regions:
-    """How much of an output's region events: its borders (starts and ends), characters of text and
-    markup, and characters of arguments. The events up to a place in the text are a function of the
-    text, but for how deltas are cut."""
+    """The progress in an output's region events: its borders (starts and ends), characters of text
+    and markup, and characters of arguments. The events up to a place in the text are a function of
+    the text, except for the borders of deltas."""
 
     borders: int = 0
     text: int = 0
@@ -38,14 +38,14 @@ class _Regions:
 
 @dataclass(slots=True)
 class _Output:
-    ids: list[int] = field(default_factory=list)  # received, the request's own ResumePoint included
-    announced: int = 0  # of ids: those that delivered events stand for
+    ids: list[int] = field(default_factory=list)  # received, with the request's own ResumePoint
+    announced: int = 0  # the number of ids that delivered events cover
     text_length: int = 0  # delivered
     finished: bool = False  # delivered
     call_tokens: int = 0  # received in the current call, or skipped by its ResumePoint
     call_text_length: int = 0
     regions: _Regions = field(default_factory=_Regions)  # delivered
-    open_region: tuple[int, int] | None = None  # of those: its index and kind
+    open_region: tuple[int, int] | None = None  # index and kind of the open region
     call_regions: _Regions = field(default_factory=_Regions)
 
 
@@ -82,7 +82,7 @@ class StreamContinuation:
         self._outputs = [_Output(ids=ids, announced=len(ids))]
 
     def next_request(self, now: float, rename: bool) -> messages.GenerateRequest:
-        """Begins the next call; returns its request. `rename` changes the request_id, if the
+        """Begins the next call and returns its request. `rename` changes the request_id, if the
         application set one: the server may still hold it for the lost call."""
         request = messages.GenerateRequest()
         request.CopyFrom(self._request)
@@ -111,7 +111,7 @@ class StreamContinuation:
         return request
 
     def take(self, event: messages.GenerateResponse) -> Taken:
-        """Takes the next event of the current call and removes what was delivered before. Raises
+        """Takes the next event of the current call and removes its delivered parts. Raises
         Internal if the replica omits or contradicts something; the stream has then failed."""
         kind = event.WhichOneof("event")
         if kind is None:
@@ -143,7 +143,7 @@ class StreamContinuation:
             raise internal(f"the server announced {outputs} outputs")
         self._outputs += [_Output() for _ in range(outputs - len(self._outputs))]
         self._effective.CopyFrom(started.effective)
-        # The request's own already, and merging would repeat them.
+        # The request already has them, and merging would repeat them.
         for name in ("logit_bias", "allowed_token_ids", "banned_token_ids"):
             self._effective.ClearField(name)
         self._fingerprint = started.fingerprint
@@ -153,7 +153,7 @@ class StreamContinuation:
         return Taken.DELIVER
 
     def difference_of(self, started: messages.GenerateStarted) -> str:
-        """Why `take` returned OTHER_MODEL for this event."""
+        """Says why `take` returned OTHER_MODEL for this event."""
         if started.fingerprint != self._fingerprint:
             return (f"its fingerprint is {started.fingerprint}, "
                     f"the stream's is {self._fingerprint}")
@@ -230,13 +230,13 @@ class StreamContinuation:
         output.finished = True
         _take_regions(finished.regions, output)
         if output.open_region is not None:
-            # The second attempt ended before it came to this region.
+            # The second attempt ended before this region.
             index, kind = output.open_region
             finished.regions.add(finished={"region_index": index, "kind": kind})
         return Taken.DELIVER
 
     def _take_summary(self, summary: messages.GenerateSummary) -> None:
-        """Cached tokens are those of `started`. A replica counts generated tokens from the first of
+        """Takes cached tokens from `started`. A replica counts generated tokens from the first of
         the output, unless it ran out of time."""
         if self._calls == 1:
             return
@@ -252,19 +252,19 @@ class StreamContinuation:
 
 
 def _repeated(count: int, start: int, delivered: int) -> int:
-    """How many of `count` items, starting at index `start`, are among the first `delivered`."""
+    """Returns how many of `count` items, from index `start` on, are in the first `delivered`."""
     return max(0, min(count, delivered - start))
 
 
 def _take_regions(events: Any, output: _Output) -> None:
-    """Leaves only what is new in these region events."""
+    """Removes the delivered parts of these region events."""
     old = [i for i, event in enumerate(events) if not _take_region(event, output)]
     for i in reversed(old):
         del events[i]
 
 
 def _take_region(event: messages.RegionEvent, output: _Output) -> bool:
-    """Whether something of it is new; removes the rest."""
+    """Removes the delivered parts of the event; true if something new is left."""
     call, delivered = output.call_regions, output.regions
     kind = event.WhichOneof("event")
     if kind == "marker":
@@ -284,7 +284,7 @@ def _take_region(event: messages.RegionEvent, output: _Output) -> bool:
 
 
 def _advance(call: _Regions, delivered: _Regions, name: str, count: int) -> int:
-    """Counts `count` items that the call sent; how many of them were delivered before."""
+    """Counts `count` items that the call sent; returns how many were delivered before."""
     start, known = getattr(call, name), getattr(delivered, name)
     setattr(call, name, start + count)
     setattr(delivered, name, max(known, start + count))

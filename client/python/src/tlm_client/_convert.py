@@ -1,4 +1,4 @@
-"""From Protobuf messages to the dataclasses of `types` and `model_info`."""
+"""Converts Protobuf messages to the dataclasses of `types` and `model_info`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Type = TypeVar("_Type")
 _Reader = Callable[[Any], Any]
 # By dataclass, for each of its fields.
 _READERS: dict[type, tuple[_Reader, ...]] = {}
-# By the type of a field: how its value is converted, where that is not by the rules here.
+# By the type of a field: the converter of its value, where the rules here do not apply.
 _CONVERTERS: dict[Any, Callable[[Any], Any]] = {}
 
 
@@ -28,17 +28,17 @@ class WireEnum(enum.IntEnum):
 
 
 def register(hint: Any, convert: Callable[[Any], Any]) -> None:
-    """Fields of this type are what `convert` makes of the message's field."""
+    """Makes `convert` the converter of fields of this type."""
     _CONVERTERS[hint] = convert
 
 
 def seconds_of(duration: Any) -> float:
-    """A google.protobuf.Duration as seconds."""
+    """Converts a google.protobuf.Duration to seconds."""
     return float(duration.seconds + duration.nanos / 1e9)
 
 
 def from_message(kind: type[_Type], message: Any) -> _Type:
-    """The dataclass `kind` with the fields of the same names in `message`.
+    """Makes the dataclass `kind` from the fields of the same names in `message`.
 
     `X | None` is None where the message has no such field; a float may be a Duration, a tuple a
     repeated field.
@@ -77,7 +77,7 @@ def _reader_of(name: str, hint: Any) -> _Reader:
 
 
 def _converter_of(hint: Any) -> Callable[[Any], Any] | None:
-    """None where the value is taken as it is."""
+    """Returns None where the value needs no conversion."""
     if dataclasses.is_dataclass(hint):
         return functools.partial(from_message, typing.cast(Any, hint))
     if isinstance(hint, type) and issubclass(hint, enum.Enum):

@@ -1,6 +1,6 @@
 """The message classes of the wire contract, made at import from its compiled description.
 
-They live in a descriptor pool of their own, so that this package neither collides with other
+They have their own descriptor pool, so that this package neither collides with other
 packages' copies of the same protos nor depends on which release of protoc wrote its stubs.
 """
 
@@ -23,7 +23,7 @@ def _class_of(descriptor: Any) -> Any:
     factory: Any = message_factory
     if hasattr(factory, "GetMessageClass"):
         return factory.GetMessageClass(descriptor)
-    # Before Protobuf 4.22, which gives a class those nested in it.
+    # For Protobuf before 4.22: from then on a class has its nested classes.
     kind = _OLD_FACTORY.GetPrototype(descriptor)
     for nested in descriptor.nested_types:
         setattr(kind, nested.name, _class_of(nested))
@@ -35,7 +35,7 @@ if not hasattr(message_factory, "GetMessageClass"):
 
 
 def names_of(package: str) -> dict[str, Any]:
-    """The top-level messages, enumerations and enumerators of a proto package, by name."""
+    """Returns the top-level messages, enumerations and enumerators of a proto package, by name."""
     names: dict[str, Any] = {}
     for file in _FILES.file:
         if file.package != package:

@@ -1,4 +1,4 @@
-"""The Protobuf messages of package grpc.health.v1; the stub beside this file lists them."""
+"""The Protobuf messages of package grpc.health.v1; the stub next to this file lists them."""
 
 from ._descriptors import names_of
 

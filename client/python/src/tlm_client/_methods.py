@@ -23,7 +23,7 @@ _Calls: TypeAlias = Mapping[str, tuple[Any, Any]]
 class Service:
     name: str
     unary: _Calls
-    streams: _Calls = field(default_factory=dict)  # of the server
+    streams: _Calls = field(default_factory=dict)  # streams of the server
 
 
 LANGUAGE_MODEL = Service("tlm.v1.LanguageModel", {
@@ -68,13 +68,13 @@ class Methods:
 
     def call(self, name: str, request: Any, timeout: float | None, wait_for_ready: bool,
              setup: CallSetup) -> Any:
-        """Starts the call; returns gRPC's object for it."""
+        """Starts the call and returns gRPC's object for it."""
         return self._calls[name](request, timeout=timeout, metadata=setup.metadata or None,
                                  wait_for_ready=wait_for_ready)
 
 
 class UnaryAttempts:
-    """A call is tried once on each target while it is UNAVAILABLE."""
+    """Tries a call once on each target while it is UNAVAILABLE."""
 
     def __init__(self, picker: TargetPicker, setup: CallSetup) -> None:
         self._picker = picker
@@ -91,7 +91,7 @@ class UnaryAttempts:
 
     @property
     def wait_for_ready(self) -> bool:
-        """Only the last target is waited for."""
+        """Waits only for the last target."""
         return self._setup.wait_for_ready and len(self._tried) + 1 == self._picker.size
 
     def failed(self, error: TlmError) -> None:
@@ -108,5 +108,5 @@ class UnaryAttempts:
 
 
 def time_left(deadline: float) -> float | None:
-    """The timeout until a monotonic time, for gRPC."""
+    """Returns the timeout until a monotonic time, for gRPC."""
     return None if deadline == math.inf else max(0.0, deadline - time.monotonic())

@@ -17,15 +17,15 @@ _MAX_LOAD_FACTOR = 1.25
 
 
 class TargetPicker:
-    """Chooses among targets 0 to n - 1, avoiding one that failed within AVOID_FOR unless no other
-    is left. Thread-safe."""
+    """Chooses among targets 0 to n - 1, and avoids a target that failed within AVOID_FOR unless no
+    other is left. Thread-safe."""
 
     def __init__(self, targets: Sequence[str]) -> None:
         self.targets = tuple(targets)
         self._hashes = [hash_of(target.encode()) for target in targets]
         # The collector may end a RunningCall in a thread that holds it.
         self._lock = threading.RLock()
-        self._failed = [-math.inf] * len(targets)  # when last
+        self._failed = [-math.inf] * len(targets)  # time of the last failure
         self._running = [0] * len(targets)
         self._next = 0
 
@@ -35,7 +35,7 @@ class TargetPicker:
 
     def next(self, now: float, excluded: Collection[int] = (),
              affinity: int | None = None) -> int | None:
-        """The next target that is not `excluded`, round robin or by affinity; None if all are."""
+        """Returns the next target that is not `excluded`, or None: by affinity or round robin."""
         with self._lock:
             candidates = self._candidates(now, excluded)
             if not candidates:
@@ -65,7 +65,7 @@ class TargetPicker:
         return healthy or left
 
     def _nearest(self, candidates: list[int], affinity: int) -> int:
-        # With the call that is to start, so that one candidate at least is below the bound.
+        # Counts the call that is to start, so that at least one candidate is below the bound.
         share = (1 + sum(self._running[target] for target in candidates)) / len(candidates)
         bound = max(_FREE_CALLS, math.ceil(_MAX_LOAD_FACTOR * share))
         return max((target for target in candidates if self._running[target] < bound),

@@ -1,4 +1,4 @@
-"""Request messages from the arguments of calls."""
+"""Makes request messages from the arguments of calls."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _VALUES = {"logits": messages.ROW_VALUES_LOGITS,
 _DTYPES = {"float32": messages.DATA_TYPE_FLOAT32, "bfloat16": messages.DATA_TYPE_BFLOAT16,
            "float16": messages.DATA_TYPE_FLOAT16}
 
-# Of a google.protobuf.Duration.
+# The limit of a google.protobuf.Duration.
 _MAX_SECONDS = 315_576_000_000
 
 
@@ -60,7 +60,7 @@ def generate_request(prompt: Prompt, options: Mapping[str, Any]) -> messages.Gen
 
 def chat_request(conversation: Conversation,
                  options: Mapping[str, Any]) -> messages.GenerateRequest:
-    """`options` may have those of the chat too."""
+    """`options` may include options of the chat."""
     request = messages.GenerateRequest()
     request.chat.SetInParent()
     if isinstance(conversation, (str, Mapping)):
@@ -189,7 +189,7 @@ def _add_region(message: messages.StructuralTag.Region, region: Region) -> None:
 
 
 def _set_content(message: Any, name: str, value: Any) -> None:
-    """One of json_schema, regex, grammar and json_object of a request or region."""
+    """Sets one of json_schema, regex, grammar and json_object of a request or region."""
     if name == "json_schema":
         message.json_schema = schema_text(value)
     else:
@@ -262,7 +262,7 @@ def score_request(prompt: Prompt, continuations: Sequence[Prompt], top_logprobs:
 def verify_request(make_request: Callable[[dict[str, Any]], messages.GenerateRequest],
                    claimed: Sequence[int] | GenerateResult, output_index: int,
                    fingerprint: str | None, options: Mapping[str, Any]) -> messages.VerifyRequest:
-    """`make_request` takes the options of the request that `claimed` is the output of."""
+    """`make_request` takes the options of the request whose output is `claimed`."""
     rest = dict(options)
     request = messages.VerifyRequest(output_index=output_index)
     request.request_id = rest.pop("request_id", None) or ""
@@ -281,7 +281,7 @@ def verify_request(make_request: Callable[[dict[str, Any]], messages.GenerateReq
 
 
 def _ids_of_output(output: Output) -> list[int]:
-    """With the token that ended it."""
+    """Returns the ids with the token that ended the output."""
     ids = output.token_ids
     end = output.finished
     if end is None or (not ids and end.completion_tokens > 1):
@@ -332,7 +332,7 @@ def drain_request(time_limit: float | None) -> messages.DrainRequest:
 
 
 def named(request: _Request, options: Mapping[str, Any], call: str) -> _Request:
-    """The request with request_id and model, the only options it may have."""
+    """Sets request_id and model of the request, the only options it may have."""
     check_options(options, ("request_id", "model"), call)
     for name, value in options.items():
         if value is not None:

@@ -38,7 +38,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The stream has ended, well without an error."""
+    """The stream has ended; it succeeded if there is no error."""
 
     error: TlmError | None
 
@@ -50,21 +50,21 @@ Step: TypeAlias = Start | Wait | Done
 class _Search:
     """The search for a replica after a lost call."""
 
-    cause: TlmError | None  # of that call; None for the first call of the stream
-    end: float  # of the timeout
+    cause: TlmError | None  # the end of the lost call; None for the first call
+    end: float  # time of the timeout
     backoff: float
-    # Since the last pause a target that may be of the same model answered, or the lost replica was
-    # not asked again.
+    # True if, since the last pause, a target that may be of the same model answered, or the lost
+    # replica was not asked again.
     worth_waiting: bool
     tried: set[int] = field(default_factory=set)  # since the last pause
     retry_delay: float = math.inf  # the shortest one since then
-    overloaded: TlmError | None = None  # such a refusal since then
+    overloaded: TlmError | None = None  # a refusal by overload since then
 
 
 class Resumption:
-    """The state of one stream over the calls it takes; the same rules as the C++ client's.
+    """The state of one stream over its calls; the rules are the C++ client's.
 
-    Times are those of one monotonic clock, given with each call. Not thread-safe.
+    Times are from one monotonic clock and are given with each call. Not thread-safe.
     """
 
     def __init__(self, request: messages.GenerateRequest, policy: ResumePolicy,
@@ -77,7 +77,7 @@ class Resumption:
         self._deadline = deadline
         self._wait_for_ready = wait_for_ready
         self._continuation = StreamContinuation(request, now)
-        self._search: _Search | None = None  # until the first event of a call
+        self._search: _Search | None = None  # set until the first event of a call
         self._other_models: set[int] = set()  # targets that cannot continue the stream
         self._why_other = ""  # which of them was found last, and why
         self._lost_calls: set[int] = set()  # targets that may still know the request
@@ -87,7 +87,7 @@ class Resumption:
         self.target = 0
 
     def begin(self, now: float) -> Step:
-        """The first call."""
+        """Starts the first call."""
         target = self._pick(now)
         assert target is not None
         if self._resumable:
@@ -96,8 +96,8 @@ class Resumption:
         return self._make(target, self._request, self._wait_for_ready, now)
 
     def on_event(self, event: messages.GenerateResponse, now: float) -> bool | Step:
-        """Whether the rest of the event is for the application; or the next step, and the current
-        call must be cancelled."""
+        """Returns whether the rest of the event is for the application; or the next step, and then
+        the current call must be cancelled."""
         if not self._resumable:
             return True
         try:
@@ -113,7 +113,7 @@ class Resumption:
         return taken is Taken.DELIVER
 
     def on_end(self, error: TlmError | None, now: float) -> Step:
-        """The next step after the end of a call that the application did not cancel."""
+        """Returns the next step after the end of a call that the application did not cancel."""
         self.release()
         if error is None or not self._resumable:
             return Done(error)
@@ -179,7 +179,7 @@ class Resumption:
 
     def _leave_out(self, error: TlmError) -> None:
         self._other_models.add(self.target)
-        # With the fingerprints cut.
+        # Shortens the fingerprints.
         difference = re.sub(r"\b([0-9a-f]{8})[0-9a-f]{8,}\b", r"\1...", error.message)
         self._why_other = (
             f"{self._picker.targets[self.target]} runs another build, model or configuration and "

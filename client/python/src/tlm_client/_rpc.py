@@ -1,4 +1,4 @@
-"""The Protobuf messages of package google.rpc; the stub beside this file lists them."""
+"""The Protobuf messages of package google.rpc; the stub next to this file lists them."""
 
 from ._descriptors import names_of
 

@@ -1,7 +1,8 @@
-"""Functions as tools: the JSON Schema of their arguments, and their arguments from JSON.
+"""Functions as tools: makes the JSON Schema of their arguments, and reads the arguments from JSON.
 
-With pydantic 2 its rules hold for all types it knows. Without it those of the common types below,
-which mean the same. Descriptions of parameters come from Annotated, otherwise from the docstring.
+With pydantic 2, its rules apply to all types that it knows. Without it, the rules for the common
+types below apply, which mean the same. Descriptions of parameters come from Annotated,
+otherwise from the docstring.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ class Signature:
 class _Parameter:
     name: str
     hint: Any
-    default: Any  # _NOTHING: it is required
-    description: str  # "": there is none, or the hint has it
+    default: Any  # _NOTHING: the parameter is required
+    description: str  # "" if there is none, or if the hint has it
     positional: bool
 
 
 def signature_of(function: Callable[..., Any]) -> Signature:
-    """Raises TypeError, with the names of function and parameter, for what has no JSON Schema."""
+    """Raises TypeError, naming function and parameter, for a type without a JSON Schema."""
     parameters = _parameters_of(function)
     pydantic = _pydantic()
     schema, load = (_by_own_rules(function, parameters) if pydantic is None else
@@ -59,12 +60,12 @@ def signature_of(function: Callable[..., Any]) -> Signature:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """For messages."""
+    """Returns the function's name for messages."""
     return getattr(function, "__name__", None) or repr(function)
 
 
 def description_of(function: Callable[..., Any]) -> str:
-    """The docstring in front of its sections."""
+    """Returns the docstring before its sections."""
     return _read_docstring(_body_of(function))[0]
 
 
@@ -101,7 +102,7 @@ def _parameters_of(function: Callable[..., Any]) -> list[_Parameter]:
 
 
 def _split_off_text(hint: Any) -> tuple[Any, str]:
-    """Annotated[int, "what it is"] is read, too."""
+    """Splits the text off Annotated[int, "what it is"]."""
     if typing.get_origin(hint) is not Annotated:
         return hint, ""
     base, *metadata = typing.get_args(hint)
@@ -111,7 +112,7 @@ def _split_off_text(hint: Any) -> tuple[Any, str]:
 
 
 def _body_of(function: Any) -> Any:
-    """The `def` behind a partial function, or an object that can be called."""
+    """Returns the `def` of a partial function, or of an object that can be called."""
     while isinstance(function, functools.partial):
         function = function.func
     if inspect.isroutine(function) or isinstance(function, type):
@@ -130,8 +131,8 @@ _ENTRY = re.compile(r"\s*\*{0,2}(\w+)\s*(?:\(.*?\)\s*)?:\s*(.*)")
 
 
 def _read_docstring(function: Any) -> tuple[str, dict[str, str]]:
-    """What stands in front of the sections, and the descriptions of parameters, as Google, NumPy
-    and Sphinx write them."""
+    """Returns the text before the sections, and the descriptions of parameters in the styles of
+    Google, NumPy and Sphinx."""
     lines = (inspect.getdoc(function) or "").splitlines()
     headers = [i for i, line in enumerate(lines) if _is_header(lines, i)]
     beginning = lines[:headers[0]] if headers else lines
@@ -174,7 +175,7 @@ def _read_section(lines: Sequence[str], described: dict[str, list[str]]) -> None
 
 def _read_entries(lines: Sequence[str], begin: Callable[[str], list[tuple[str, str]]],
                   described: dict[str, list[str]]) -> None:
-    """`begin`: which entries a line begins, with the rest of the line."""
+    """`begin` returns the entries that a line begins, with the rest of the line."""
     texts: list[list[str]] = []
     for line in lines:
         begun = begin(line)
@@ -192,7 +193,7 @@ def _indent_of(line: str) -> int:
 
 
 def _pydantic() -> Any:
-    """The module; None where there is none, or one before version 2."""
+    """Returns the module; None if it is not installed or older than version 2."""
     try:
         pydantic = importlib.import_module("pydantic")
     except ImportError:
@@ -209,7 +210,7 @@ def _by_pydantic(pydantic: Any, function: Callable[..., Any], parameters: Sequen
         except (pydantic.errors.PydanticUserError, NameError) as error:
             raise TypeError(f"parameter {parameter.name} of {name_of(function)} is of type "
                             f"{parameter.hint!r}, which has no JSON Schema: {error}") from None
-    # Fields have numbers: names of parameters may be those of pydantic's own attributes.
+    # Fields are numbered: a parameter may have the name of one of pydantic's own attributes.
     fields = {f"p{i}": _field_of(pydantic, p) for i, p in enumerate(parameters)}
     model = pydantic.create_model(
         name_of(function), __config__=pydantic.ConfigDict(extra="forbid"), **fields)
@@ -245,13 +246,13 @@ def _generator() -> Any:
         "field_title_should_be_set": lambda self, schema: False})
 
 
-# By own rules.
+# By the rules of this module.
 
 
 @dataclass(frozen=True, slots=True)
 class _Type:
     schema: dict[str, Any]
-    load: Callable[[Any], Any]  # from what json.loads gives; ValueError if it does not fit
+    load: Callable[[Any], Any]  # from a value of json.loads; ValueError if it does not fit
 
 
 _SCALARS: dict[Any, tuple[str, tuple[type, ...]]] = {
@@ -276,7 +277,7 @@ def _by_own_rules(function: Callable[..., Any], parameters: Sequence[_Parameter]
 
 
 def _type_of(hint: Any, place: str, within: tuple[type, ...]) -> _Type:
-    """`within`: the classes that this is a part of. TypeError for a type that is not known here."""
+    """`within`: the classes that contain this type. TypeError for a type that is not known here."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         return _annotated_of(arguments, place, within)
@@ -303,7 +304,7 @@ def _scalar_of(hint: Any) -> _Type:
     name, kinds = _SCALARS[hint]
 
     def load(value: Any) -> Any:
-        # A bool is an int of Python's, but not of JSON.
+        # A bool is an int in Python, but not in JSON.
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             raise ValueError(f"{value!r} is no {name}")
         return float(typing.cast(float, value)) if hint is float else value
@@ -331,7 +332,7 @@ def _union_of(kinds: Sequence[_Type]) -> _Type:
 
 
 def _values_of(values: Mapping[Any, Any], place: str) -> _Type:
-    """One of the keys, which stands for its value."""
+    """Makes a type of the keys, each of which means its value."""
     for key in values:
         if key is not None and not isinstance(key, (str, int, bool)):
             raise TypeError(f"{place} may be {key!r}, which is not a text, a whole number, a bool "
@@ -351,7 +352,7 @@ def _is_record(hint: Any) -> bool:
 
 
 def _record_of(record: Any, place: str, within: tuple[type, ...]) -> _Type:
-    """Of a dataclass or TypedDict."""
+    """Makes the type of a dataclass or TypedDict."""
     if record in within:
         raise TypeError(f"{place} holds {record.__name__}, which holds itself: that has no JSON "
                         "Schema without pydantic 2")
@@ -369,7 +370,7 @@ def _record_of(record: Any, place: str, within: tuple[type, ...]) -> _Type:
 
 
 def _default_of(field: dataclasses.Field[Any]) -> Any:
-    """MISSING for one that is made anew each time."""
+    """Returns MISSING for a default that is made anew each time."""
     if field.default_factory is not dataclasses.MISSING:
         return dataclasses.MISSING
     return _NOTHING if field.default is dataclasses.MISSING else field.default
@@ -405,8 +406,8 @@ def _mapping_of(arguments: Sequence[Any], place: str, within: tuple[type, ...]) 
 
 
 def _object_of(members: Mapping[str, tuple[_Type, Any]]) -> _Type:
-    """Of an object with these keys: their types and defaults. Keys without a value are left to the
-    defaults of the function or class."""
+    """Makes the type of an object with these keys, from their types and defaults. Keys without a
+    value get the defaults of the function or class."""
     properties = {name: kind.schema | _default_in_schema(default)
                   for name, (kind, default) in members.items()}
     required = [name for name, (_, default) in members.items() if default is _NOTHING]

@@ -1,4 +1,4 @@
-"""What the streams for threads and for asyncio have in common."""
+"""The common base of the streams for threads and for asyncio."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class StreamBase:
     def __init__(self, client: BaseClient | AsyncBaseClient, by_affinity: bool,
                  make_request: Callable[[dict[str, Any]], messages.GenerateRequest],
                  options: Mapping[str, Any]) -> None:
-        """`make_request` takes the options of the request; the others are about the call."""
+        """`make_request` takes the options of the request; the other options are about the call."""
         setup, rest = split_call_options(options, client._connection.authorization)
         policy = rest.pop("resume", None) or ResumePolicy()
         key = rest.pop("affinity_key", "")
@@ -48,7 +48,7 @@ class StreamBase:
 
     @property
     def resumes(self) -> int:
-        """How often the stream was continued so far."""
+        """Counts how often the stream was continued so far."""
         return self._resumption.resumes
 
     @property
@@ -57,7 +57,7 @@ class StreamBase:
         return self._resumption.target
 
     def _take(self, message: messages.GenerateResponse) -> Event | Step | None:
-        """The event, None if nothing of it is new, or what to do instead of reading on."""
+        """Returns the event, None if nothing of it is new, or the step to take instead."""
         taken = self._resumption.on_event(message, time.monotonic())
         if isinstance(taken, bool):
             return event_of(message) if taken else None
@@ -79,6 +79,6 @@ class StreamBase:
             "Generate", step.request, step.timeout, step.wait_for_ready, self._setup)
 
     def _check_end(self) -> None:
-        """Raises the error the stream ended with, if it did."""
+        """Raises the error with which the stream ended, if any."""
         if self._done is not None and self._done.error is not None:
             raise self._done.error

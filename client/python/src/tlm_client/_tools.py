@@ -1,4 +1,4 @@
-"""Tools and messages in all the forms that are accepted, and the loop that calls tools."""
+"""Reads tools and messages in all accepted forms, and runs the loop that calls tools."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .types import GenerateResult, JsonSchema
 
 @dataclass(frozen=True, slots=True)
 class BoundTool:
-    """A tool as the wire has it, and how it is called."""
+    """A tool in the form of the wire contract, and its function."""
 
     name: str
     description: str
@@ -27,14 +27,15 @@ class BoundTool:
     load: Callable[[str], tuple[list[Any], dict[str, Any]]]  # the function's arguments from JSON
 
     def call(self, call: ToolCall) -> Any:
-        """The function is not None. Raises what it raises, and ValueError for wrong arguments."""
+        """Calls the function, which must not be None. Raises the function's errors, and ValueError
+        for wrong arguments."""
         assert self.function is not None
         positional, keywords = self.load(call.arguments_json)
         return self.function(*positional, **keywords)
 
 
 def bind(tool: ToolLike | BoundTool) -> BoundTool:
-    """Raises TypeError for what is no tool, or has no JSON Schema."""
+    """Raises TypeError for an object that is no tool, or has no JSON Schema."""
     if isinstance(tool, BoundTool):
         return tool
     tool = _tool_of(tool)
@@ -65,7 +66,7 @@ def schema_text(schema: JsonSchema) -> str:
         if not hasattr(schema, "model_json_schema"):
             raise TypeError(f"{schema.__name__} is no class with a JSON Schema, as pydantic's are")
         schema = schema.model_json_schema()
-    # The order of the properties is that of the output.
+    # The order of the properties is the order of the output.
     return _dumped(schema)
 
 
@@ -87,7 +88,8 @@ def _tool_of(tool: ToolLike) -> Tool:
 
 
 def _openai_tool_of(tool: Mapping[str, Any]) -> Tool:
-    """{"type": "function", "function": {"name", "description", "parameters"}}, or what is in it."""
+    """Reads {"type": "function", "function": {"name", "description", "parameters"}}, or only the
+    inner object."""
     function = tool.get("function", tool)
     if tool.get("type", "function") != "function" or not isinstance(function, Mapping) or (
             not isinstance(function.get("name"), str)):
@@ -127,13 +129,13 @@ class ToolLoop:
         self.options = dict(options, tools=tools)
 
     def take(self, answer: GenerateResult) -> tuple[list[BoundTool | None], list[ToolCall]]:
-        """The tools to call after this answer, None for one that is not known, and their calls."""
+        """Returns the tools to call after this answer, None for an unknown one, and their calls."""
         run = self.run
         run.answers.append(answer)
         run.messages.append(answer.message)
         run.pending = list(answer.tool_calls)
         self._rounds_left -= 1
-        # That the model must call something is for the first answer, or it would never end.
+        # The model must call something only in the first answer, or the loop would never end.
         if self.options.get("tool_choice") not in (None, "none"):
             self.options["tool_choice"] = "auto"
         calls: list[ToolCall] = []
@@ -144,7 +146,7 @@ class ToolLoop:
         return [self._tools.get(call.name) for call in calls], calls
 
     def add(self, result: ToolResult) -> None:
-        """Of the calls to make, in their order."""
+        """Adds the result of a call. Add the results in the order of the calls."""
         if self._raise_errors and result.error is not None:
             raise result.error
         self.run.results.append(result)
@@ -187,12 +189,12 @@ def _failure_of(call: ToolCall, error: Exception) -> ToolResult:
 
 
 def _result_of(call: ToolCall, value: Any) -> ToolResult:
-    """The content is a text as it is, and the JSON of everything else."""
+    """Uses a text as the content, and the JSON of everything else."""
     return ToolResult(call, value if isinstance(value, str) else text_of(value), value)
 
 
 def text_of(value: Any) -> str:
-    """As JSON; what JSON does not have is str(value)."""
+    """Returns the value as JSON; values that JSON cannot express become str(value)."""
     return json.dumps(value, ensure_ascii=False, default=_plain)
 
 
@@ -209,7 +211,8 @@ def _plain(value: Any) -> Any:
 
 
 def message_of(message: Message | Mapping[str, Any]) -> Message:
-    """Also of OpenAI's form. Raises TypeError for what is no message, with the key."""
+    """Accepts OpenAI's form, too. Raises TypeError, naming the key, for an object that is no
+    message."""
     if isinstance(message, Message):
         return message
     if not isinstance(message, Mapping):
@@ -223,14 +226,14 @@ def message_of(message: Message | Mapping[str, Any]) -> Message:
                     rest.pop("tool_call_id", None) or "", rest.pop("name", None) or "")
     rest.pop("reasoning_content", None)
     for key, value in rest.items():
-        # OpenAI's own messages have keys for what they do not have.
+        # OpenAI's own messages have keys for absent parts, too.
         if value:
             raise TypeError(f"a message has no {key!r}")
     return found
 
 
 def _content_of(content: Any) -> str:
-    """A text, or parts of one."""
+    """Reads a text, or parts of one."""
     if content is None or isinstance(content, str):
         return content or ""
     for part in content:

@@ -34,12 +34,12 @@ class AdminClient(BaseClient):
     """
 
     def __init__(self, target: str, **options: Unpack[ConnectionOptions]) -> None:
-        """`target` is that of the server's --admin_port. Raises as Client."""
+        """`target` is the address of the server's --admin_port. Raises Client's errors."""
         self.target = single_target(target)
         super().__init__((target,), (ADMIN,), options)
 
     def get_load(self, **options: Unpack[CallOptions]) -> ServerLoad:
-        """The current load: queue, running requests, KV cache."""
+        """Returns the current load: queue, running requests, KV cache."""
         return self._call(ServerLoad, "GetLoad", messages.GetLoadRequest(), options)
 
     def abort(self, request_ids: Sequence[str] = (), *, all: bool = False,
@@ -52,7 +52,7 @@ class AdminClient(BaseClient):
     def drain(self, *, time_limit: float | None = None,
               **options: Unpack[CallOptions]) -> DrainResult:
         """Starts the shutdown and returns at once. Requests still running after `time_limit`
-        seconds end with Unavailable; None = the server's own limit. The first call decides."""
+        seconds end with Unavailable; None means the server's own limit. The first call decides."""
         request = _requests.drain_request(time_limit)
         return self._call(DrainResult, "Drain", request, options)
 
@@ -62,7 +62,7 @@ class AdminClient(BaseClient):
         return self._call(FlushPrefixCacheResult, "FlushPrefixCache", request, options)
 
     def get_config(self, **options: Unpack[CallOptions]) -> ServerConfig:
-        """The server's flags; secrets are masked."""
+        """Returns the server's flags; secrets are masked."""
         return self._call(ServerConfig, "GetConfig", messages.GetConfigRequest(), options)
 
     def _call(self, kind: type[_Type], name: str, request: Any,
@@ -73,5 +73,5 @@ class AdminClient(BaseClient):
 
 
 def call_of(rpc: str) -> str:
-    """The method that makes this RPC: "AdminClient.get_load"."""
+    """Returns the method that makes this RPC: "AdminClient.get_load"."""
     return "AdminClient." + re.sub("(?<!^)(?=[A-Z])", "_", rpc).lower()

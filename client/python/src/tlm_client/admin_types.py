@@ -1,4 +1,4 @@
-"""What the Admin service answers; proto/tlm/v1/admin.proto says what each field means."""
+"""The answers of the Admin service; proto/tlm/v1/admin.proto documents each field."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ConfigOption:
 
     @property
     def changed(self) -> bool:
-        """Whether the value is not the default."""
+        """True if the value is not the default."""
         return self.value != self.default_value
 
 

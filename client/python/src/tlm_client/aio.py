@@ -38,14 +38,14 @@ class AsyncClient(AsyncBaseClient):
         async with AsyncClient("127.0.0.1:50051") as client:
             print((await client.generate("Once upon a time", max_new_tokens=20)).text)
 
-    Belongs to the event loop it is first used in. A task that is cancelled takes its call with it.
+    Belongs to the event loop of its first use. Cancelling a task cancels its call.
     """
 
     def __init__(self, targets: str | Sequence[str] = "127.0.0.1:50051", *,
                  balance: Literal["round_robin", "prefix_affinity"] = "round_robin",
                  **options: Unpack[ConnectionOptions]) -> None:
-        """`balance` distributes Generate calls over several targets: round robin, or those with a
-        common prefix to the same target, whose prefix cache then holds it.
+        """`balance` distributes Generate calls over several targets: round robin, or calls with a
+        common prefix go to the same target, whose prefix cache then holds it.
 
         Raises ValueError for options that contradict each other and for an API key that would leave
         this host unencrypted, OSError for a file that cannot be read."""
@@ -63,23 +63,23 @@ class AsyncClient(AsyncBaseClient):
         await super().close()
 
     def stream(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> AsyncGenerateStream:
-        """The events of a Generate call, one by one. Called inside the event loop."""
+        """Returns the events of a Generate call, one by one. Call it inside the event loop."""
         return self._start(lambda rest: _requests.generate_request(prompt, rest), options)
 
     async def generate(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> GenerateResult:
-        """The whole answer."""
+        """Returns the complete answer."""
         async with self.stream(prompt, **options) as stream:
             return await stream.result()
 
     def stream_chat(self, conversation: Conversation,
                     **options: Unpack[ChatOptions]) -> AsyncGenerateStream:
-        """As `stream`, for a conversation: messages, oldest first, of class Message or as OpenAI's
-        API has them."""
+        """Works like `stream`, for a conversation: messages, oldest first, of class Message or in
+        the form of OpenAI's API."""
         return self._start(lambda rest: _requests.chat_request(conversation, rest), options)
 
     async def chat(self, conversation: Conversation,
                    **options: Unpack[ChatOptions]) -> GenerateResult:
-        """As `generate`, for a conversation; `result.message` is what to append to it."""
+        """Works like `generate`, for a conversation; append `result.message` to it."""
         async with self.stream_chat(conversation, **options) as stream:
             return await stream.result()
 
@@ -88,14 +88,13 @@ class AsyncClient(AsyncBaseClient):
                         on_part: Callable[[Part | ToolResult], object] | None = None,
                         **options: Unpack[ChatOptions]) -> ToolRun:
         """Calls the model and the `tools` that it calls, until it answers without a call: at most
-        `max_rounds` answers. Options are those of `chat`, for each answer (`timeout`, too); a
-        `tool_choice` that demands a call is for the first.
+        `max_rounds` answers. Takes the options of `chat`, for each answer (`timeout`, too); a
+        `tool_choice` that demands a call applies to the first.
 
-        What a tool returns reaches the model as text, or as JSON. So does what it raises, unless
-        `raise_errors`. Calls of one answer run at the same time:
-        coroutine functions as tasks, others in threads. The
-        loop ends early at a call of a tool without a function: see ToolRun.pending. `on_part` gets
-        the parts of all answers as they come, and the results.
+        The model gets the result of a tool as text, or as JSON. It gets an exception in the same
+        way, unless `raise_errors`. Calls of one answer run at the same time: coroutine functions as
+        tasks, others in threads. The loop ends early at a call of a tool without a function: see
+        ToolRun.pending. `on_part` gets the parts of all answers as they come, and the results.
         """
         loop = ToolLoop(conversation, options, max_rounds, raise_errors, on_part, may_await=True)
         while not loop.done:
@@ -107,7 +106,7 @@ class AsyncClient(AsyncBaseClient):
 
     async def forward(self, inputs: Sequence[str] | Sequence[Sequence[int]],
                       **options: Unpack[ForwardOptions]) -> ForwardResult:
-        """Rows over the vocabulary for texts, or for lists of token ids."""
+        """Returns rows over the vocabulary for texts, or for lists of token ids."""
         setup, rest = split_call_options(options, self._connection.authorization)
         max_values = rest.pop("max_values", None)
         collector = ForwardCollector(MAX_VALUES if max_values is None else max_values)
@@ -127,7 +126,7 @@ class AsyncClient(AsyncBaseClient):
     async def score(self, prompt: Prompt, continuations: Sequence[Prompt], *, top_logprobs: int = 0,
                     add_special_tokens: bool | None = None,
                     **options: Unpack[RequestOptions]) -> ScoreResult:
-        """How probable each continuation of the prompt is."""
+        """Returns the probability of each continuation of the prompt."""
         setup, rest = split_call_options(options, self._connection.authorization)
         request = _requests.score_request(prompt, continuations, top_logprobs, add_special_tokens,
                                           rest)
@@ -140,8 +139,8 @@ class AsyncClient(AsyncBaseClient):
     async def verify(self, prompt: Prompt, claimed: Sequence[int] | GenerateResult, *,
                      output_index: int = 0, fingerprint: str | None = None,
                      **options: Unpack[GenerateOptions]) -> VerifyResult:
-        """Whether the tokens are those that `generate` gives for this prompt with these options,
-        at the cost of a prompt. A result that was asked for with token_ids brings its seed and its
+        """Checks whether `generate` gives these tokens for this prompt with these options, at the
+        cost of a prompt. A result that was requested with token_ids brings its seed and its
         fingerprint; with ids alone a `seed` is needed unless the temperature is 0."""
         return await self._verify(lambda rest: _requests.generate_request(prompt, rest), claimed,
                                   output_index, fingerprint, options)
@@ -150,13 +149,13 @@ class AsyncClient(AsyncBaseClient):
                           claimed: Sequence[int] | GenerateResult, *, output_index: int = 0,
                           fingerprint: str | None = None,
                           **options: Unpack[ChatOptions]) -> VerifyResult:
-        """As `verify`, of an answer of `chat`."""
+        """Works like `verify`, for an answer of `chat`."""
         return await self._verify(lambda rest: _requests.chat_request(conversation, rest), claimed,
                                   output_index, fingerprint, options)
 
     async def model_info(self, *, include_tensors: bool = False, flops: FlopsQuery | None = None,
                          **options: Unpack[RequestOptions]) -> ModelInfo:
-        """What is served, what it costs and which limits apply."""
+        """Returns the served model, its cost and the limits that apply."""
         setup, rest = split_call_options(options, self._connection.authorization)
         request = _requests.model_info_request(include_tensors, flops, rest)
         return from_message(ModelInfo, await self._unary("ModelInfo", request, setup))
@@ -174,15 +173,15 @@ class AsyncClient(AsyncBaseClient):
         return from_message(DetokenizeResult, await self._unary("Detokenize", request, setup))
 
     async def health(self, service: str = "", **options: Unpack[CallOptions]) -> ServingStatus:
-        """The health of a service, by its full name, on one of the targets; "" = the server as a
-        whole. NotFound for a service the server does not know."""
+        """Returns the health of a service, by its full name, on one of the targets; "" is the whole
+        server. NotFound for a service that the server does not know."""
         setup, rest = split_call_options(options, self._connection.authorization)
         check_options(rest, (), "Client.health")
         request = _health.HealthCheckRequest(service=service)
         return ServingStatus((await self._unary("Check", request, setup)).status)
 
     async def wait_until_serving(self, service: str = "", *, timeout: float = 60.0) -> None:
-        """Returns once the service is SERVING on one of the targets; else DeadlineExceeded."""
+        """Returns once the service is SERVING on one of the targets, or raises DeadlineExceeded."""
         options = {"timeout": timeout, "wait_for_ready": len(self.targets) == 1}
         setup, _ = split_call_options(options, self._connection.authorization)
         deadline = time.monotonic() + timeout
@@ -191,7 +190,7 @@ class AsyncClient(AsyncBaseClient):
                 raise cancelled()
 
     async def _watch(self, service: str, setup: CallSetup, deadline: float) -> bool:
-        """One Watch call, until SERVING (true) or its end."""
+        """Runs one Watch call until SERVING (true) or its end."""
         target = self._picker.next(time.monotonic())
         assert target is not None
         request = _health.HealthCheckRequest(service=service)
@@ -235,7 +234,7 @@ class AsyncGenerateStream(StreamBase):
 
     def __init__(self, client: AsyncBaseClient, by_affinity: bool, make_request: Any,
                  options: Mapping[str, Any]) -> None:
-        """Made by AsyncClient."""
+        """AsyncClient calls this."""
         self._cancelled = asyncio.Event()
         self._reader: Any = None
         super().__init__(client, by_affinity, make_request, options)
@@ -268,14 +267,14 @@ class AsyncGenerateStream(StreamBase):
         raise StopAsyncIteration
 
     async def text(self) -> AsyncIterator[str]:
-        """The text of the remaining events, of all outputs."""
+        """Yields the text of the remaining events, of all outputs."""
         async for event in self:
             if isinstance(event, NewTokens) and event.text:
                 yield event.text
 
     async def parts(self) -> AsyncIterator[Part]:
-        """The parts of the first output, from the remaining events. Without `tools`, `reasoning` or
-        `regions` all is text."""
+        """Yields the parts of the first output, from the remaining events. Without `tools`,
+        `reasoning` or `regions`, everything is text."""
         reader = PartReader(self._regions)
         async for event in self:
             if isinstance(event, (NewTokens, Finished)) and event.output_index == 0:
@@ -283,8 +282,8 @@ class AsyncGenerateStream(StreamBase):
                     yield part
 
     async def result(self, on_part: Callable[[Part], object] | None = None) -> GenerateResult:
-        """The whole answer; call it before reading any event. `on_part` gets the parts of the first
-        output as they come."""
+        """Returns the complete answer; call it before reading any event. `on_part` gets the parts
+        of the first output as they come."""
         collector = GenerateCollector(self._regions)
         async for event in self:
             collector.add(event, on_part)
@@ -296,7 +295,7 @@ class AsyncGenerateStream(StreamBase):
         self._call.cancel()
 
     async def close(self) -> None:
-        """Ends the stream; cancels its call."""
+        """Ends the stream and cancels its call."""
         self.cancel()
         self._resumption.release()
 

@@ -28,16 +28,16 @@ class AsyncAdminClient(AsyncBaseClient):
         async with AsyncAdminClient("127.0.0.1:50061") as admin:
             print((await admin.get_load()).running_sequences)
 
-    Belongs to the event loop it is first used in. A task that is cancelled takes its call with it.
+    Belongs to the event loop of its first use. Cancelling a task cancels its call.
     """
 
     def __init__(self, target: str, **options: Unpack[ConnectionOptions]) -> None:
-        """`target` is that of the server's --admin_port. Raises as AsyncClient."""
+        """`target` is the address of the server's --admin_port. Raises AsyncClient's errors."""
         self.target = single_target(target)
         super().__init__((target,), (ADMIN,), options)
 
     async def get_load(self, **options: Unpack[CallOptions]) -> ServerLoad:
-        """The current load: queue, running requests, KV cache."""
+        """Returns the current load: queue, running requests, KV cache."""
         return await self._call(ServerLoad, "GetLoad", messages.GetLoadRequest(), options)
 
     async def abort(self, request_ids: Sequence[str] = (), *, all: bool = False,
@@ -50,7 +50,7 @@ class AsyncAdminClient(AsyncBaseClient):
     async def drain(self, *, time_limit: float | None = None,
                     **options: Unpack[CallOptions]) -> DrainResult:
         """Starts the shutdown and returns at once. Requests still running after `time_limit`
-        seconds end with Unavailable; None = the server's own limit. The first call decides."""
+        seconds end with Unavailable; None means the server's own limit. The first call decides."""
         request = _requests.drain_request(time_limit)
         return await self._call(DrainResult, "Drain", request, options)
 
@@ -60,7 +60,7 @@ class AsyncAdminClient(AsyncBaseClient):
         return await self._call(FlushPrefixCacheResult, "FlushPrefixCache", request, options)
 
     async def get_config(self, **options: Unpack[CallOptions]) -> ServerConfig:
-        """The server's flags; secrets are masked."""
+        """Returns the server's flags; secrets are masked."""
         return await self._call(ServerConfig, "GetConfig", messages.GetConfigRequest(), options)
 
     async def _call(self, kind: type[_Type], name: str, request: Any,

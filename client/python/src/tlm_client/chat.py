@@ -1,6 +1,6 @@
-"""Conversations with tools: what is said, what the model may call, and what its answers consist of.
+"""Conversations with tools: messages, tools, and the parts of answers.
 
-proto/tlm/v1/generate.proto says what each field means.
+proto/tlm/v1/generate.proto documents each field.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ class ToolCall:
     id: str
     name: str
     arguments_json: str
-    complete: bool = True  # False: the output ended within it
+    complete: bool = True  # False: the output ended inside it
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """ValueError unless complete."""
+        """The arguments as an object; ValueError unless complete."""
         arguments: dict[str, Any] = json.loads(self.arguments_json)
         return arguments
 
     def parse(self, model: type[_Model]) -> _Model:
-        """The arguments as an object of that class; the class's error unless complete."""
+        """Reads the arguments as an object of that class; the class's error unless complete."""
         return model.model_validate_json(self.arguments_json)
 
 
@@ -46,25 +46,25 @@ class Message:
     content: str = ""
     reasoning: str = ""
     tool_calls: Sequence[ToolCall] = ()
-    tool_call_id: str = ""  # of a tool's answer: the call
-    name: str = ""  # of a tool's answer: the tool
+    tool_call_id: str = ""  # in a tool's answer: the id of the call
+    name: str = ""  # in a tool's answer: the name of the tool
 
 
-# Messages, oldest first: of this class, or as OpenAI's API has them.
+# Messages, oldest first, of this class or in the form of OpenAI's API.
 Conversation: TypeAlias = Sequence[Message | Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """What the model may call.
+    """A tool that the model may call.
 
-    `parameters` is the JSON Schema of the arguments: its text, the same as a dict, or a class of
-    pydantic. None: that of the function's signature; any object without a function. `function` is
-    what `run_tools` calls: with keywords, or with an object of the class that `parameters` is.
+    `parameters` is the JSON Schema of the arguments: its text, a dict, or a class of pydantic. None
+    means the schema of the function's signature, or any object if there is no function. `run_tools`
+    calls `function` with keywords, or with an object of the class `parameters`.
     """
 
     name: str
-    description: str | None = None  # None: that of the function's docstring
+    description: str | None = None  # None: from the function's docstring
     parameters: JsonSchema | None = None
     function: Callable[..., Any] | None = None
 
@@ -75,7 +75,7 @@ ToolLike: TypeAlias = "Tool | Callable[..., Any] | type[JsonModel] | Mapping[str
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """What the model writes before its answer. None leaves the choice to template and model."""
+    """The text before the answer. None leaves the choice to template and model."""
 
     enabled: bool | None = None
     budget_tokens: int | None = None
@@ -121,7 +121,7 @@ class RegionFinished:
 
 @dataclass(frozen=True, slots=True)
 class Markup:
-    """What the model wrote between two regions."""
+    """Text that the model wrote between two regions."""
 
     text: str
 
@@ -141,7 +141,7 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallDelta:
-    """What a call's arguments grow by."""
+    """More text of a call's arguments."""
 
     index: int
     arguments_json: str
@@ -153,18 +153,18 @@ class ToolCallFinished:
     call: ToolCall
 
 
-# Of an answer, in order.
+# The parts of an answer, in order.
 Part: TypeAlias = ReasoningDelta | TextDelta | ToolCallStarted | ToolCallDelta | ToolCallFinished
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool returned, and the text of it that the model reads."""
+    """The value that a tool returned, and its text for the model."""
 
     call: ToolCall
     content: str
     value: Any = None
-    error: Exception | None = None  # what the tool raised instead
+    error: Exception | None = None  # raised by the tool instead
 
     @property
     def message(self) -> Message:
@@ -173,22 +173,23 @@ class ToolResult:
 
 @dataclass(slots=True)
 class ToolRun:
-    """What `run_tools` did."""
+    """The result of `run_tools`."""
 
-    # The conversation, with all answers and results of tools: what a next call goes on from.
+    # The conversation with all answers and results of tools, for the next call.
     messages: list[Message | Mapping[str, Any]]
     answers: list[GenerateResult] = field(default_factory=list)
     results: list[ToolResult] = field(default_factory=list)
-    # Calls of the last answer that were not made: of tools without a function, calls that are not
-    # complete and those beside them, and all of the answer that `max_rounds` allowed last.
+    # Calls of the last answer that were not made: calls of tools without a function, incomplete
+    # calls and the other calls of their answer, and all calls of the last answer that `max_rounds`
+    # allowed.
     pending: list[ToolCall] = field(default_factory=list)
 
     @property
     def answer(self) -> GenerateResult:
-        """The last one."""
+        """The last answer."""
         return self.answers[-1]
 
     @property
     def content(self) -> str:
-        """Of the last answer."""
+        """The content of the last answer."""
         return self.answer.content

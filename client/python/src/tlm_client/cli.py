@@ -1,4 +1,4 @@
-"""The command line `tlm-py`: a few calls by hand. `tlm`, of the C++ client, has them all."""
+"""The command line `tlm-py`: a few calls by hand. `tlm`, of the C++ client, has all calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NUMBERS: dict[str, type[int] | type[float]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code: 0 success, 1 failure, 2 wrong usage, 130 interrupted."""
+    """Returns the exit code: 0 success, 1 failure, 2 wrong usage, 130 interrupted."""
     flags = _parser().parse_args(arguments)
     try:
         with Client(flags.target.split(","), **_connection(flags)) as client:
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
             return status
     except BrokenPipeError:
-        # The reader closed the pipe; nothing is left to be flushed at exit.
+        # The reader closed the pipe; nothing may be left to flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (TlmError, OSError, ValueError) as error:
@@ -149,7 +149,7 @@ def _health(client: Client, flags: argparse.Namespace) -> int:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """With the extra `cli` as rich draws it, else plain."""
+    """Prints a table with rich if the extra `cli` is installed, otherwise plain."""
     try:
         from rich.box import SIMPLE_HEAD
         from rich.console import Console

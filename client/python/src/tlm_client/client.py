@@ -45,7 +45,7 @@ class Client(BaseClient):
             print(client.generate("Once upon a time", max_new_tokens=20).text)
 
     Several targets are replicas of one model. Calls go to them round robin, skipping targets that
-    failed within the last second; Generate calls by their prefix if `balance` says so. Generate
+    failed within the last second; Generate calls go by their prefix if `balance` says so. Generate
     continues on another replica when its own dies; a unary call is tried once on each target while
     it is UNAVAILABLE; Forward is not repeated. Refused requests are not retried: the application
     decides after `retry_delay`.
@@ -56,8 +56,8 @@ class Client(BaseClient):
     def __init__(self, targets: str | Sequence[str] = "127.0.0.1:50051", *,
                  balance: Literal["round_robin", "prefix_affinity"] = "round_robin",
                  **options: Unpack[ConnectionOptions]) -> None:
-        """`balance` distributes Generate calls over several targets: round robin, or those with a
-        common prefix to the same target, whose prefix cache then holds it.
+        """`balance` distributes Generate calls over several targets: round robin, or calls with a
+        common prefix go to the same target, whose prefix cache then holds it.
 
         Raises ValueError for options that contradict each other and for an API key that would leave
         this host unencrypted, OSError for a file that cannot be read."""
@@ -78,23 +78,23 @@ class Client(BaseClient):
         super().close()
 
     def stream(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> GenerateStream:
-        """The events of a Generate call, one by one."""
+        """Returns the events of a Generate call, one by one."""
         return self._start(lambda rest: _requests.generate_request(prompt, rest), options)
 
     def generate(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> GenerateResult:
-        """The whole answer."""
+        """Returns the complete answer."""
         with self.stream(prompt, **options) as stream:
             return stream.result()
 
     def stream_chat(self, conversation: Conversation,
                     **options: Unpack[ChatOptions]) -> GenerateStream:
-        """As `stream`, for a conversation: messages, oldest first, of class Message or as OpenAI's
-        API has them."""
+        """Works like `stream`, for a conversation: messages, oldest first, of class Message or in
+        the form of OpenAI's API."""
         return self._start(lambda rest: _requests.chat_request(conversation, rest), options)
 
     def chat(self, conversation: Conversation,
              **options: Unpack[ChatOptions]) -> GenerateResult:
-        """As `generate`, for a conversation; `result.message` is what to append to it."""
+        """Works like `generate`, for a conversation; append `result.message` to it."""
         with self.stream_chat(conversation, **options) as stream:
             return stream.result()
 
@@ -104,13 +104,13 @@ class Client(BaseClient):
                   executor: concurrent.futures.Executor | None = None,
                   **options: Unpack[ChatOptions]) -> ToolRun:
         """Calls the model and the `tools` that it calls, until it answers without a call: at most
-        `max_rounds` answers. Options are those of `chat`, for each answer (`timeout`, too); a
-        `tool_choice` that demands a call is for the first.
+        `max_rounds` answers. Takes the options of `chat`, for each answer (`timeout`, too); a
+        `tool_choice` that demands a call applies to the first.
 
-        What a tool returns reaches the model as text, or as JSON. So does what it raises, unless
-        `raise_errors`. Calls of one answer run one after the other, or in `executor`. The
-        loop ends early at a call of a tool without a function: see ToolRun.pending. `on_part` gets
-        the parts of all answers as they come, and the results.
+        The model gets the result of a tool as text, or as JSON. It gets an exception in the same
+        way, unless `raise_errors`. Calls of one answer run one after the other, or in `executor`.
+        The loop ends early at a call of a tool without a function: see ToolRun.pending. `on_part`
+        gets the parts of all answers as they come, and the results.
         """
         loop = ToolLoop(conversation, options, max_rounds, raise_errors, on_part, may_await=False)
         run = map if executor is None else executor.map
@@ -123,7 +123,7 @@ class Client(BaseClient):
 
     def forward(self, inputs: Sequence[str] | Sequence[Sequence[int]],
                 **options: Unpack[ForwardOptions]) -> ForwardResult:
-        """Rows over the vocabulary for texts, or for lists of token ids."""
+        """Returns rows over the vocabulary for texts, or for lists of token ids."""
         setup, rest = split_call_options(options, self._connection.authorization)
         max_values = rest.pop("max_values", None)
         collector = ForwardCollector(MAX_VALUES if max_values is None else max_values)
@@ -143,7 +143,7 @@ class Client(BaseClient):
     def score(self, prompt: Prompt, continuations: Sequence[Prompt], *, top_logprobs: int = 0,
               add_special_tokens: bool | None = None,
               **options: Unpack[RequestOptions]) -> ScoreResult:
-        """How probable each continuation of the prompt is."""
+        """Returns the probability of each continuation of the prompt."""
         setup, rest = split_call_options(options, self._connection.authorization)
         request = _requests.score_request(prompt, continuations, top_logprobs, add_special_tokens,
                                           rest)
@@ -156,8 +156,8 @@ class Client(BaseClient):
     def verify(self, prompt: Prompt, claimed: Sequence[int] | GenerateResult, *,
                output_index: int = 0, fingerprint: str | None = None,
                **options: Unpack[GenerateOptions]) -> VerifyResult:
-        """Whether the tokens are those that `generate` gives for this prompt with these options,
-        at the cost of a prompt. A result that was asked for with token_ids brings its seed and its
+        """Checks whether `generate` gives these tokens for this prompt with these options, at the
+        cost of a prompt. A result that was requested with token_ids brings its seed and its
         fingerprint; with ids alone a `seed` is needed unless the temperature is 0."""
         return self._verify(lambda rest: _requests.generate_request(prompt, rest), claimed,
                             output_index, fingerprint, options)
@@ -165,13 +165,13 @@ class Client(BaseClient):
     def verify_chat(self, conversation: Conversation, claimed: Sequence[int] | GenerateResult, *,
                     output_index: int = 0, fingerprint: str | None = None,
                     **options: Unpack[ChatOptions]) -> VerifyResult:
-        """As `verify`, of an answer of `chat`."""
+        """Works like `verify`, for an answer of `chat`."""
         return self._verify(lambda rest: _requests.chat_request(conversation, rest), claimed,
                             output_index, fingerprint, options)
 
     def model_info(self, *, include_tensors: bool = False, flops: FlopsQuery | None = None,
                    **options: Unpack[RequestOptions]) -> ModelInfo:
-        """What is served, what it costs and which limits apply."""
+        """Returns the served model, its cost and the limits that apply."""
         setup, rest = split_call_options(options, self._connection.authorization)
         request = _requests.model_info_request(include_tensors, flops, rest)
         return from_message(ModelInfo, self._unary("ModelInfo", request, setup))
@@ -189,15 +189,15 @@ class Client(BaseClient):
         return from_message(DetokenizeResult, self._unary("Detokenize", request, setup))
 
     def health(self, service: str = "", **options: Unpack[CallOptions]) -> ServingStatus:
-        """The health of a service, by its full name, on one of the targets; "" = the server as a
-        whole. NotFound for a service the server does not know."""
+        """Returns the health of a service, by its full name, on one of the targets; "" is the whole
+        server. NotFound for a service that the server does not know."""
         setup, rest = split_call_options(options, self._connection.authorization)
         check_options(rest, (), "Client.health")
         request = _health.HealthCheckRequest(service=service)
         return ServingStatus(self._unary("Check", request, setup).status)
 
     def wait_until_serving(self, service: str = "", *, timeout: float = 60.0) -> None:
-        """Returns once the service is SERVING on one of the targets; else DeadlineExceeded."""
+        """Returns once the service is SERVING on one of the targets, or raises DeadlineExceeded."""
         options = {"timeout": timeout, "wait_for_ready": len(self.targets) == 1}
         setup, _ = split_call_options(options, self._connection.authorization)
         deadline = time.monotonic() + timeout
@@ -206,7 +206,7 @@ class Client(BaseClient):
                 raise cancelled()
 
     def _watch(self, service: str, setup: CallSetup, deadline: float) -> bool:
-        """One Watch call, until SERVING (true) or its end."""
+        """Runs one Watch call until SERVING (true) or its end."""
         target = self._picker.next(time.monotonic())
         assert target is not None
         request = _health.HealthCheckRequest(service=service)
@@ -252,7 +252,7 @@ class GenerateStream(StreamBase):
 
     def __init__(self, client: BaseClient, by_affinity: bool, make_request: Any,
                  options: Mapping[str, Any]) -> None:
-        """Made by Client."""
+        """Client calls this."""
         self._cancelled = threading.Event()
         super().__init__(client, by_affinity, make_request, options)
         self._follow(self._resumption.begin(time.monotonic()))
@@ -278,14 +278,14 @@ class GenerateStream(StreamBase):
         raise StopIteration
 
     def text(self) -> Iterator[str]:
-        """The text of the remaining events, of all outputs."""
+        """Yields the text of the remaining events, of all outputs."""
         for event in self:
             if isinstance(event, NewTokens) and event.text:
                 yield event.text
 
     def parts(self) -> Iterator[Part]:
-        """The parts of the first output, from the remaining events. Without `tools`, `reasoning` or
-        `regions` all is text."""
+        """Yields the parts of the first output, from the remaining events. Without `tools`,
+        `reasoning` or `regions`, everything is text."""
         reader = PartReader(self._regions)
         for event in self:
             if isinstance(event, (NewTokens, Finished)) and event.output_index == 0:
@@ -293,8 +293,8 @@ class GenerateStream(StreamBase):
                     yield part
 
     def result(self, on_part: Callable[[Part], object] | None = None) -> GenerateResult:
-        """The whole answer; call it before reading any event. `on_part` gets the parts of the first
-        output as they come."""
+        """Returns the complete answer; call it before reading any event. `on_part` gets the parts
+        of the first output as they come."""
         collector = GenerateCollector(self._regions)
         for event in self:
             collector.add(event, on_part)
@@ -308,7 +308,7 @@ class GenerateStream(StreamBase):
             call.cancel()
 
     def close(self) -> None:
-        """Ends the stream; cancels its call."""
+        """Ends the stream and cancels its call."""
         self.cancel()
         self._resumption.release()
 

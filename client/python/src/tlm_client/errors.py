@@ -40,7 +40,7 @@ class FieldViolation:
 
 @dataclass(frozen=True, slots=True)
 class ErrorDetails:
-    """The details of a failed call besides code and message; those not sent are empty."""
+    """The details of a failed call in addition to code and message; empty if not sent."""
 
     violations: tuple[FieldViolation, ...] = ()
     reason: str = ""  # machine-readable: "QUEUE_FULL"
@@ -51,7 +51,7 @@ class ErrorDetails:
 
 
 class TlmError(Exception):
-    """A call that did not end with OK. The class is that of the code: `InvalidArgument`, ..."""
+    """A call that did not end with OK. Each code has a class: `InvalidArgument`, ..."""
 
     def __init__(self, code: grpc.StatusCode, message: str,
                  details: ErrorDetails | None = None) -> None:
@@ -66,8 +66,8 @@ class TlmError(Exception):
 
     @property
     def hint(self) -> str:
-        """The probable cause of a failed connection or a timeout, of which gRPC's message names
-        only a symptom; empty if unknown."""
+        """The probable cause of a failed connection or a timeout, because gRPC's message names only
+        a symptom; empty if unknown."""
         # A server's own message about the deadline is longer.
         if (self.code is grpc.StatusCode.DEADLINE_EXCEEDED and
                 self.message == "Deadline Exceeded"):
@@ -170,28 +170,28 @@ _CLASSES: dict[grpc.StatusCode, type[TlmError]] = {
 
 def make_error(code: grpc.StatusCode, message: str,
                details: ErrorDetails | None = None) -> TlmError:
-    """An error of the class that belongs to the code."""
+    """Makes an error of the code's class."""
     return _CLASSES.get(code, TlmError)(code, message, details)
 
 
 def internal(message: str) -> TlmError:
-    """For inconsistent answers of a server."""
+    """Makes the error of a server's inconsistent answer."""
     return make_error(grpc.StatusCode.INTERNAL, message)
 
 
 def cancelled() -> TlmError:
-    """For a call that the application cancelled."""
+    """Makes the error of a call that the application cancelled."""
     return make_error(grpc.StatusCode.CANCELLED, "cancelled")
 
 
 def error_of(code: grpc.StatusCode, message: str | None,
              trailing_metadata: Iterable[tuple[str, Any]] | None) -> TlmError:
-    """The error of a status, without details that are malformed or of an unknown type."""
+    """Returns the error of a status, without malformed details and unknown types."""
     return make_error(code, message or "", _details_of(trailing_metadata or ()))
 
 
 def error_of_rpc(error: Any) -> TlmError:
-    """The error of what gRPC raised: a grpc.RpcError that has a status."""
+    """Returns the error of a grpc.RpcError that has a status."""
     return error_of(error.code(), error.details(), error.trailing_metadata())
 
 

@@ -1,4 +1,4 @@
-"""What ModelInfo answers; proto/tlm/v1/model_info.proto says what each field means."""
+"""The answers of ModelInfo; proto/tlm/v1/model_info.proto documents each field."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The options of calls, and their descriptions in help().
 
-An option of the name of a field of the wire contract is described by the field's comment in
+An option with the name of a field of the wire contract is described by the field's comment in
 proto/tlm/v1: the build puts these texts into options.json. `Annotated` describes the others. None
-stands for the default.
+means the default.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class RequestOptions(CallOptions, total=False):
 
 
 class GenerateOptions(RequestOptions, total=False):
-    """Options of `generate`, `stream`, `chat` and `stream_chat`. Unset or None = the server's
-    default."""
+    """Options of `generate`, `stream`, `chat` and `stream_chat`. Unset or None means the
+    server's default."""
 
     # Sampling.
     temperature: float | None
@@ -74,7 +74,7 @@ class GenerateOptions(RequestOptions, total=False):
     logit_bias: Mapping[int, float]
     allowed_token_ids: Sequence[int]
     banned_token_ids: Sequence[int]
-    # When an output ends.
+    # Stopping.
     max_new_tokens: int | None
     min_new_tokens: int
     stop_strings: Sequence[str]
@@ -103,7 +103,7 @@ class GenerateOptions(RequestOptions, total=False):
         Literal["auto", "off"], "Guesses of the next tokens, which change none of them. Default "
         "auto."]
     max_draft_tokens: int | None
-    # What the output must be; at most one of them.
+    # Constraints of the output; at most one of them.
     json_schema: JsonSchema
     regex: str
     grammar: str
@@ -188,7 +188,7 @@ def describe_options(client: _Class) -> _Class:
 
 
 def unknown_option(name: str, call: str) -> TypeError:
-    """The error about an option that `call`, such as "Client.generate", does not have."""
+    """Makes the error for an option that `call`, such as "Client.generate", does not have."""
     arguments = _arguments[call]
     nearest = ([_ELSEWHERE[name]] if name in _ELSEWHERE else
                difflib.get_close_matches(name, arguments, 1))
@@ -197,7 +197,7 @@ def unknown_option(name: str, call: str) -> TypeError:
 
 
 def check_options(options: Mapping[str, Any], known: Container[str], call: str) -> None:
-    """Raises unknown_option for the first that is not in `known`."""
+    """Raises unknown_option for the first option that is not in `known`."""
     for name in options:
         if name not in known:
             raise unknown_option(name, call)
@@ -220,8 +220,8 @@ def _describe(method: Any) -> None:
 
 @functools.cache
 def _options_of(name: str) -> tuple[list[inspect.Parameter], str]:
-    """Of a TypedDict here: the parameters, and their descriptions."""
-    # Those of every call come last.
+    """Returns the parameters for a TypedDict of this module, and their descriptions."""
+    # Options of every call come last.
     described = sorted(_descriptions_of(globals()[name]),
                        key=lambda option: option[0] in RequestOptions.__annotations__)
     parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None,
@@ -232,7 +232,7 @@ def _options_of(name: str) -> tuple[list[inspect.Parameter], str]:
 
 
 def _descriptions_of(options: Any) -> Iterator[tuple[str, str, str]]:
-    """Names, types and texts of the keys of a TypedDict."""
+    """Returns names, types and texts of the keys of a TypedDict."""
     messages = _FORWARD_MESSAGES if options is ForwardOptions else _MESSAGES
     for name, annotation in options.__annotations__.items():
         kind = ast.parse(annotation.__forward_arg__, mode="eval").body

@@ -1,7 +1,7 @@
-"""What the client returns, and the classes of its arguments.
+"""The classes of the client's results and arguments.
 
-The names are those of the wire contract (proto/tlm/v1), whose comments say what each means, its
-unit, range and default. Times are seconds. `None` stands for what the server did not send.
+The names are taken from the wire contract (proto/tlm/v1), whose comments state meaning, unit, range
+and default. Times are seconds. `None` means that the server did not send the value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .chat import Message, RegionEvent, ToolCall
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-# As a type where a field is called `bytes` too.
+# The type, for classes with a field called `bytes`.
 _Bytes: TypeAlias = bytes
 
 # Text, or token ids that are used as they are.
@@ -27,7 +27,7 @@ Prompt: TypeAlias = str | Sequence[int] | npt.NDArray[np.integer[Any]]
 
 
 class JsonModel(Protocol):
-    """A class that describes JSON and reads it, as those of pydantic."""
+    """A class that describes JSON and reads it, like pydantic's."""
 
     @classmethod
     def model_json_schema(cls) -> dict[str, Any]: ...
@@ -38,7 +38,7 @@ class JsonModel(Protocol):
 
 _Model = TypeVar("_Model", bound=JsonModel)
 
-# A JSON Schema: its text, the same as an object, or a class that has one.
+# A JSON Schema: its text, an object, or a class that has one.
 JsonSchema: TypeAlias = str | Mapping[str, Any] | bool | type[JsonModel]
 
 
@@ -116,7 +116,7 @@ class Usage:
     prompt_tokens: int
     cached_prompt_tokens: int
     completion_tokens: int
-    reasoning_tokens: int | None = None  # set where regions are told
+    reasoning_tokens: int | None = None  # set if the events have regions
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class NewTokens:
     position: int
     tokens: tuple[Token, ...]
     text: str
-    regions: tuple[RegionEvent, ...] = ()  # what is new about them, if they are told
+    regions: tuple[RegionEvent, ...] = ()  # new region events, if requested
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +208,8 @@ class Output:
     text: str = ""
     tokens: list[Token] = field(default_factory=list)  # if requested with token_ids or logprobs
     finished: Finished | None = None
-    # Of the text where its regions are told (`regions`, `tools`, `reasoning`): what the model
-    # thought, its answer, and what it calls. Elsewhere the content is the text.
+    # The parts of the text if the events have regions (`regions`, `tools`, `reasoning`): what the
+    # model thought, its answer, and its calls. Otherwise the content is the text.
     reasoning: str = ""
     content: str = ""
     tool_calls: list[ToolCall] = field(default_factory=list)
@@ -223,14 +223,15 @@ class Output:
         return FinishReason.UNSPECIFIED if self.finished is None else self.finished.reason
 
     def parse(self, model: type[_Model]) -> _Model:
-        """The content, which is JSON, as an object of that class. Raises the class's error, a
-        ValueError of pydantic's, where it is not: an output that max_new_tokens cut."""
+        """Reads the content, which is JSON, as an object of that class. Raises the class's error
+        (pydantic's is a ValueError) for invalid content, such as an output cut by
+        max_new_tokens."""
         return model.model_validate_json(self.content)
 
 
 @dataclass(slots=True)
 class GenerateResult:
-    """The whole of a successful stream."""
+    """The complete result of a successful stream."""
 
     started: Started
     prompt: list[Token]  # if requested with prompt_logprobs
@@ -240,21 +241,21 @@ class GenerateResult:
 
     @property
     def text(self) -> str:
-        """That of the first output."""
+        """The text of the first output."""
         return self.outputs[0].text
 
     @property
     def token_ids(self) -> list[int]:
-        """Those of the first output."""
+        """The token ids of the first output."""
         return self.outputs[0].token_ids
 
     @property
     def finish_reason(self) -> FinishReason:
-        """That of the first output."""
+        """The finish reason of the first output."""
         return self.outputs[0].finish_reason
 
     def parse(self, model: type[_Model]) -> _Model:
-        """The first output, as Output.parse."""
+        """Reads the first output; see Output.parse."""
         return self.outputs[0].parse(model)
 
     @property
@@ -263,17 +264,17 @@ class GenerateResult:
 
     @property
     def reasoning(self) -> str:
-        """That of the first output."""
+        """The reasoning of the first output."""
         return self.outputs[0].reasoning
 
     @property
     def content(self) -> str:
-        """That of the first output."""
+        """The content of the first output."""
         return self.outputs[0].content
 
     @property
     def tool_calls(self) -> list[ToolCall]:
-        """Those of the first output."""
+        """The tool calls of the first output."""
         return self.outputs[0].tool_calls
 
     @property
@@ -308,9 +309,9 @@ class ForwardSummary:
 class ForwardResult:
     """The rows of a Forward call, in the order of the request's sequences, positions rising.
 
-    `values` is [rows, row_width]: float32, or float16 if that was asked for; bfloat16, which numpy
-    does not have, is widened to float32 without loss. With top_k it is [rows, 0], and `top_ids` and
-    `top_values` are [rows, k], by falling value; else those are [rows, 0].
+    `values` is [rows, row_width]: float32, or float16 if requested; bfloat16, which numpy does
+    not have, is widened to float32 without loss. With top_k it is [rows, 0], and `top_ids` and
+    `top_values` are [rows, k], by falling value; otherwise those are [rows, 0].
     """
 
     header: ForwardHeader
@@ -324,7 +325,7 @@ class ForwardResult:
     resources: ResourceUsage | None
 
     def rows_of(self, sequence: int) -> npt.NDArray[np.intp]:
-        """Indices of the rows of one sequence."""
+        """Returns the indices of the rows of one sequence."""
         return np.flatnonzero(self.sequence_index == sequence)
 
 
@@ -361,8 +362,8 @@ class Mismatch:
     index: int
     position: int
     claimed_token_id: int
-    token_id: int | None  # the server's; None where the output had ended
-    finished: FinishReason | None  # why it had
+    token_id: int | None  # the server's; None if the output had ended
+    finished: FinishReason | None  # why it had ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,7 +373,7 @@ class VerifyResult:
     verified: bool
     verified_token_count: int
     mismatch: Mismatch | None
-    finish_reason: FinishReason  # UNSPECIFIED where the output goes on behind the tokens
+    finish_reason: FinishReason  # UNSPECIFIED if the output continues after the tokens
     usage: Usage
 
 
@@ -399,8 +400,8 @@ class FlopsQuery:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A constrained region of a StructuralTag: `begin`, the content, `end`. Exactly one says what
-    the content is."""
+    """A constrained region of a StructuralTag: `begin`, the content, `end`. Exactly one field
+    describes the content."""
 
     begin: str
     json_schema: JsonSchema | None = None
@@ -412,7 +413,7 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class StructuralTag:
-    """Free text that continues with one of the regions where it comes to a trigger."""
+    """Free text up to a trigger, after which one of the regions follows."""
 
     regions: Sequence[Region]
     triggers: Sequence[str]
@@ -429,9 +430,9 @@ class ResumePoint:
 @dataclass(frozen=True, slots=True)
 class ResumePolicy:
     """How a Generate call continues when its replica dies. Replicas are the client's targets,
-    including one that comes back: a single target that restarts is enough."""
+    including a target that comes back: a single target that restarts is enough."""
 
-    # How often one stream is continued at most. 0 = never.
+    # The maximum number of times that one stream is continued. 0 = never.
     max_resumes: int = 8
     # Timeout of each search for a replica to continue on. Before the first event it bounds only the
     # wait for replicas that gave a retry time.
