@@ -18,7 +18,7 @@ class UnaryCall : public grpc::ServerUnaryReactor, public PendingCall {
  protected:
   using PendingCall::PendingCall;
 
-  // Collects results; the status once the call ends. With OK the response is complete.
+  // Collects results. Returns the status once the call ends; the response is complete if it is OK.
   virtual std::optional<absl::Status> Collect() TLM_REQUIRES(mutex_) = 0;
 
  private:

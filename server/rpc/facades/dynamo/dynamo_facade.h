@@ -14,7 +14,7 @@
 
 namespace tlm {
 
-// Its methods have their messages as bytes: see raw_message.h.
+// Its methods have raw messages: see raw_message.h.
 using DynamoInferenceMethods = vllm::Inference::WithRawCallbackMethod_Generate<
     vllm::Inference::WithRawCallbackMethod_GenerateStream<vllm::Inference::Service>>;
 

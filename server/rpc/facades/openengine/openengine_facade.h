@@ -14,7 +14,7 @@
 
 namespace tlm {
 
-// Generate has its messages as bytes: see raw_message.h.
+// Generate has raw messages: see raw_message.h.
 using OpenEngineInference =
     openengine::Inference::WithRawCallbackMethod_Generate<openengine::Inference::Service>;
 

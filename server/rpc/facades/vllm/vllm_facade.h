@@ -14,7 +14,7 @@
 namespace tlm {
 
 using VllmEngineService = ::vllm::grpc::engine::VllmEngine;
-// Generate has its messages as bytes: see raw_message.h.
+// Generate has raw messages: see raw_message.h.
 using VllmMethods = VllmEngineService::WithRawCallbackMethod_Generate<
     VllmEngineService::WithCallbackMethod_Embed<VllmEngineService::WithCallbackMethod_HealthCheck<
         VllmEngineService::WithCallbackMethod_Abort<
