@@ -11,7 +11,7 @@
 namespace tlm {
 
 struct RequestLimits {
-  // Of the served model and its memory; filled in at start.
+  // Limits of the served model and its memory; filled in at start.
   int64_t max_context_tokens = 0;  // prompt and output together
   EngineOptions engine;
 
@@ -25,7 +25,7 @@ struct RequestLimits {
   int64_t max_top_logprobs = 20;
   int64_t max_request_id_bytes = 128;
   int64_t max_cache_salt_bytes = 256;
-  int64_t max_text_bytes = int64_t{1} << 20;     // of a prompt or of Tokenize
+  int64_t max_text_bytes = int64_t{1} << 20;     // of a prompt, or of Tokenize's text
   int64_t max_request_bytes = int64_t{8} << 20;  // of a message
   // The default limit of gRPC clients.
   int64_t max_response_bytes = int64_t{4} << 20;
