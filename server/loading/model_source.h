@@ -93,7 +93,7 @@ class ModelSource {
   std::optional<QuantisedWeights> quantised_;  // if the configuration has a quantisation
   bool is_shared_ = false;                     // others read them while they are packed
   std::unique_ptr<CheckpointPager> pager_;
-  DType random_dtype_ = DType::kF32;  // with the members below: generated weights
+  DType random_dtype_ = DType::kF32;  // of generated weights, like the members below
   uint64_t seed_ = 0;
   std::optional<RandomWeights> random_;
 };
