@@ -21,13 +21,13 @@ struct TraceContext {
   std::string Traceparent() const;
 };
 
-// The trace of the header `traceparent`, with a new span for this call from `random`; if the header
+// The trace of the header `traceparent`, with a new span for this call from `random`. If the header
 // is empty or malformed, a new trace that is not sampled, as the recommendation requires.
 TraceContext TraceContextFrom(std::string_view traceparent,
                               const std::function<uint64_t()>& random);
 
-// The header `tracestate` joined from its parts in the order of arrival. Empty if the result
-// exceeds kMaxTracestateBytes or is not printable ASCII; the recommendation permits dropping it.
+// Joins the header `tracestate` from its parts in order of arrival. Empty if the result exceeds
+// kMaxTracestateBytes or is not printable ASCII; the recommendation permits dropping it.
 inline constexpr size_t kMaxTracestateBytes = 512;
 std::string JoinTracestate(std::span<const std::string_view> parts);
 
