@@ -78,7 +78,7 @@ class FairPool {
     std::map<uint64_t, Waiting> waiting;  // by number, in order of arrival
     int64_t waiting_bytes = 0;
     int64_t held_bytes = 0;
-    // Bytes of started jobs. After idling, at least those of the tenant that had the last turn.
+    // Bytes of started jobs. After idling, at least as many as the tenant of the last turn had.
     int64_t begun_bytes = 0;
   };
   using Tenants = std::map<std::string, Tenant>;

@@ -1,4 +1,4 @@
-// API keys: their format, generation, and the hash that a server stores.
+// Defines API keys: their format, their generation, and the hash that a server stores.
 //
 //   tlm_3f9a0c51d2e7_9b1c...   "tlm_", 12 digits of an id, "_", 64 digits of a secret
 //

@@ -1,4 +1,5 @@
-// The file that --api_keys names: keys, their tenants and roles, and the tenants' limits, in JSON:
+// Reads and writes the file that --api_keys names: keys, their tenants and roles, and the tenants'
+// limits, in JSON:
 //
 //   {
 //     "version": 1,

@@ -1,4 +1,4 @@
-// The commands of tlm-keys.
+// Defines the commands of tlm-keys.
 #ifndef TLM_SERVER_AUTH_KEYS_COMMANDS_H_
 #define TLM_SERVER_AUTH_KEYS_COMMANDS_H_
 

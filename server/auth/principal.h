@@ -1,4 +1,4 @@
-// The authenticated caller of a call.
+// Defines Principal, the authenticated caller of a call.
 #ifndef TLM_SERVER_AUTH_PRINCIPAL_H_
 #define TLM_SERVER_AUTH_PRINCIPAL_H_
 

@@ -1,4 +1,4 @@
-// A small file of credentials that may be replaced or written while the server runs.
+// Watches a small file of credentials that may be replaced or written while the server runs.
 #ifndef TLM_SERVER_AUTH_WATCHED_FILE_H_
 #define TLM_SERVER_AUTH_WATCHED_FILE_H_
 

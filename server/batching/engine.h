@@ -1,4 +1,5 @@
-// The engine: one thread that owns the model and turns queued requests into tokens, step by step.
+// Runs the engine: one thread that owns the model and turns queued requests into tokens, step by
+// step.
 #ifndef TLM_SERVER_BATCHING_ENGINE_H_
 #define TLM_SERVER_BATCHING_ENGINE_H_
 

@@ -1,4 +1,5 @@
-// The engine thread's work in a step, without the thread: arrivals, plan, forward pass, tokens.
+// Does the engine thread's work in a step, without the thread: arrivals, plan, forward pass,
+// tokens.
 #ifndef TLM_SERVER_BATCHING_ENGINE_LOOP_H_
 #define TLM_SERVER_BATCHING_ENGINE_LOOP_H_
 

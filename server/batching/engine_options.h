@@ -1,4 +1,4 @@
-// The engine's limits, as plain data.
+// Defines the engine's limits as plain data.
 #ifndef TLM_SERVER_BATCHING_ENGINE_OPTIONS_H_
 #define TLM_SERVER_BATCHING_ENGINE_OPTIONS_H_
 

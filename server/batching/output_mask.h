@@ -1,4 +1,4 @@
-// Token masks of constrained outputs, computed on separate threads, one token ahead.
+// Computes the token masks of constrained outputs on separate threads, one token ahead.
 #ifndef TLM_SERVER_BATCHING_OUTPUT_MASK_H_
 #define TLM_SERVER_BATCHING_OUTPUT_MASK_H_
 

@@ -1,4 +1,4 @@
-// What a caller asked for, as plain data: no gRPC, no protobuf.
+// Describes a caller's request as plain data, without gRPC and protobuf.
 #ifndef TLM_SERVER_BATCHING_REQUEST_H_
 #define TLM_SERVER_BATCHING_REQUEST_H_
 

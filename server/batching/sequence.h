@@ -1,4 +1,4 @@
-// One running generation or evaluation: its tokens, its progress and its end.
+// Tracks one running generation or evaluation: its tokens, its progress and its end.
 #ifndef TLM_SERVER_BATCHING_SEQUENCE_H_
 #define TLM_SERVER_BATCHING_SEQUENCE_H_
 

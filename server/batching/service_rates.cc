@@ -172,7 +172,8 @@ void ServiceRates::RecordStep(const Step& step, absl::Time now) {
 }
 
 void ServiceRates::RecordDrain(const QueueLoad& started, int64_t waiting, absl::Duration elapsed) {
-  // Places that were free before a request waited do not tell how soon the next one becomes free.
+  // Places that were free before a request waited say nothing about how soon the next one becomes
+  // free.
   if (backlog_) {
     RecordPause(started.requests, elapsed);
     drained_requests_.Record(static_cast<double>(started.requests), elapsed);

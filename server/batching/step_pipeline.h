@@ -1,4 +1,4 @@
-// The steps that were launched on the model and have not returned results yet.
+// Tracks the steps that were launched on the model and have not returned results yet.
 #ifndef TLM_SERVER_BATCHING_STEP_PIPELINE_H_
 #define TLM_SERVER_BATCHING_STEP_PIPELINE_H_
 

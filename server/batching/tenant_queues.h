@@ -1,5 +1,5 @@
-// The order in which sequences are prefilled: priority, then the tenant that has had the fewest
-// tokens, then its earliest deadline, then arrival.
+// Orders sequences for prefill: by priority, then by the tenant that has had the fewest tokens,
+// then by its earliest deadline, then by arrival.
 #ifndef TLM_SERVER_BATCHING_TENANT_QUEUES_H_
 #define TLM_SERVER_BATCHING_TENANT_QUEUES_H_
 

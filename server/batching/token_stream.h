@@ -1,4 +1,4 @@
-// The bounded queue of one output's results: the engine pushes, the call's handler takes.
+// Holds one output's results in a bounded queue: the engine pushes, the call's handler takes.
 #ifndef TLM_SERVER_BATCHING_TOKEN_STREAM_H_
 #define TLM_SERVER_BATCHING_TOKEN_STREAM_H_
 

@@ -1,4 +1,4 @@
-// Command-line handling around Abseil's flags: help, version, exit statuses, current values. The
+// Handles the command line around Abseil's flags: help, version, exit statuses, current values. The
 // flags are defined in server/config/options.cc and service_options.cc.
 #ifndef TLM_SERVER_CONFIG_COMMAND_LINE_H_
 #define TLM_SERVER_CONFIG_COMMAND_LINE_H_

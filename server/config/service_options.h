@@ -19,8 +19,7 @@ namespace tlm {
 struct OtlpOptions {
   std::string endpoint;  // HOST:PORT; empty: no collector
   bool tls = false;
-  std::string ca_file;  // PEM of the authorities that the collector's certificate may be of; empty:
-                        // those of the system
+  std::string ca_file;  // authorities (PEM) of the collector's certificate; empty: the system's
   std::string service_name;
   double sample_ratio = 1;  // share of the traces that begin here, [0, 1]
 };

@@ -1,5 +1,5 @@
-// ZMTP 3.0 (https://rfc.zeromq.org/spec/23), the wire protocol of ZMQ's sockets, with the mechanism
-// NULL: encodes and decodes for the side that binds, without I/O.
+// Encodes and decodes ZMTP 3.0 (https://rfc.zeromq.org/spec/23), the wire protocol of ZMQ's
+// sockets, with the mechanism NULL, for the side that binds. Does no I/O.
 #ifndef TLM_SERVER_KV_EVENTS_ZMTP_H_
 #define TLM_SERVER_KV_EVENTS_ZMTP_H_
 

@@ -1,4 +1,4 @@
-// The binding side of a PUB or ROUTER socket, with limits on its peers.
+// Implements the binding side of a PUB or ROUTER socket, with limits on its peers.
 //
 // libzmq's own PUB and XPUB store every subscription, match it byte by byte, and read all that have
 // arrived before they send the next message; its ROUTER stores all frames of a message that never

@@ -1,4 +1,4 @@
-// --draft_model: its options, and checks that it fits the model.
+// Makes the options for --draft_model and checks that it fits the model.
 #ifndef TLM_SERVER_LOADING_DRAFT_CHECK_H_
 #define TLM_SERVER_LOADING_DRAFT_CHECK_H_
 

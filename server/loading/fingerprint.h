@@ -1,4 +1,4 @@
-// The fingerprint: a hash of everything that results depend on.
+// Computes the fingerprint: a hash of everything that results depend on.
 #ifndef TLM_SERVER_LOADING_FINGERPRINT_H_
 #define TLM_SERVER_LOADING_FINGERPRINT_H_
 

@@ -1,5 +1,4 @@
-// The source of a model's configuration and weights: a directory, a GGUF file, or a preset and a
-// seed.
+// Reads a model's configuration and weights from a directory, a GGUF file, or a preset and a seed.
 #ifndef TLM_SERVER_LOADING_MODEL_SOURCE_H_
 #define TLM_SERVER_LOADING_MODEL_SOURCE_H_
 

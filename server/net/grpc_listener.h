@@ -1,4 +1,4 @@
-// A gRPC port: the common part of the data port and the admin port.
+// Opens a gRPC port: the common part of the data port and the admin port.
 #ifndef TLM_SERVER_NET_GRPC_LISTENER_H_
 #define TLM_SERVER_NET_GRPC_LISTENER_H_
 

@@ -1,4 +1,4 @@
-// Options of a gRPC port.
+// Defines the options of a gRPC port.
 #ifndef TLM_SERVER_NET_LISTENER_OPTIONS_H_
 #define TLM_SERVER_NET_LISTENER_OPTIONS_H_
 

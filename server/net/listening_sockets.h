@@ -1,4 +1,4 @@
-// The TCP sockets of one port, without gRPC.
+// Owns the TCP sockets of one port, without gRPC.
 #ifndef TLM_SERVER_NET_LISTENING_SOCKETS_H_
 #define TLM_SERVER_NET_LISTENING_SOCKETS_H_
 

@@ -1,4 +1,4 @@
-// The current certificates of the TLS ports, reloaded when their files change.
+// Holds the current certificates of the TLS ports and reloads them when their files change.
 #ifndef TLM_SERVER_NET_TLS_CERTIFICATES_H_
 #define TLM_SERVER_NET_TLS_CERTIFICATES_H_
 

@@ -1,4 +1,4 @@
-// Certificate, key and trusted authorities of a TLS port, checked before gRPC gets them: gRPC would
+// Checks certificate, key and trusted authorities of a TLS port before gRPC gets them: gRPC would
 // accept a mismatch and fail every handshake.
 #ifndef TLM_SERVER_NET_TLS_MATERIAL_H_
 #define TLM_SERVER_NET_TLS_MATERIAL_H_

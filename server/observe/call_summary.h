@@ -1,4 +1,4 @@
-// The counts and measurements of a finished call.
+// Summarizes a finished call: its counts and measurements.
 #ifndef TLM_SERVER_OBSERVE_CALL_SUMMARY_H_
 #define TLM_SERVER_OBSERVE_CALL_SUMMARY_H_
 

@@ -1,4 +1,4 @@
-// Metrics of engine steps and of the tokens they sampled.
+// Records metrics of engine steps and of the tokens they sampled.
 #ifndef TLM_SERVER_OBSERVE_ENGINE_METRICS_H_
 #define TLM_SERVER_OBSERVE_ENGINE_METRICS_H_
 

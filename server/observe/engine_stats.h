@@ -1,4 +1,4 @@
-// A snapshot of the engine.
+// Defines a snapshot of the engine.
 #ifndef TLM_SERVER_OBSERVE_ENGINE_STATS_H_
 #define TLM_SERVER_OBSERVE_ENGINE_STATS_H_
 

@@ -1,5 +1,5 @@
-// The server's log: one line per event on stderr, through spdlog. Never contains prompts, outputs
-// or secrets.
+// Writes the server's log: one line per event on stderr, through spdlog. Never contains prompts,
+// outputs or secrets.
 #ifndef TLM_SERVER_OBSERVE_LOG_H_
 #define TLM_SERVER_OBSERVE_LOG_H_
 

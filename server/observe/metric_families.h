@@ -1,4 +1,4 @@
-// The prometheus-cpp families of the metrics that are updated as events occur.
+// Owns the prometheus-cpp families of the metrics that are updated as events occur.
 #ifndef TLM_SERVER_OBSERVE_METRIC_FAMILIES_H_
 #define TLM_SERVER_OBSERVE_METRIC_FAMILIES_H_
 

@@ -1,4 +1,4 @@
-// The server's metrics for Prometheus. server/observe/README.md lists all of them.
+// Records the server's metrics for Prometheus. server/observe/README.md lists all of them.
 #ifndef TLM_SERVER_OBSERVE_METRICS_H_
 #define TLM_SERVER_OBSERVE_METRICS_H_
 

@@ -1,4 +1,4 @@
-// The metrics port: /metrics for Prometheus, /healthz and /readyz for process managers.
+// Serves the metrics port: /metrics for Prometheus, /healthz and /readyz for process managers.
 #ifndef TLM_SERVER_OBSERVE_METRICS_SERVER_H_
 #define TLM_SERVER_OBSERVE_METRICS_SERVER_H_
 

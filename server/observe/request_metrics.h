@@ -1,4 +1,4 @@
-// Latencies and sizes of requests, in vLLM's buckets and in finer ones.
+// Records latencies and sizes of requests, in vLLM's buckets and in finer ones.
 #ifndef TLM_SERVER_OBSERVE_REQUEST_METRICS_H_
 #define TLM_SERVER_OBSERVE_REQUEST_METRICS_H_
 

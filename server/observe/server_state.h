@@ -1,4 +1,4 @@
-// The life cycle state of the process, for health, probes and metrics.
+// Holds the life cycle state of the process, for health, probes and metrics.
 #ifndef TLM_SERVER_OBSERVE_SERVER_STATE_H_
 #define TLM_SERVER_OBSERVE_SERVER_STATE_H_
 

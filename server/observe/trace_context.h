@@ -1,4 +1,5 @@
-// The trace of a call by W3C Trace Context (https://www.w3.org/TR/trace-context/, level 2).
+// Reads and writes the trace of a call by W3C Trace Context (https://www.w3.org/TR/trace-context/,
+// level 2).
 #ifndef TLM_SERVER_OBSERVE_TRACE_CONTEXT_H_
 #define TLM_SERVER_OBSERVE_TRACE_CONTEXT_H_
 

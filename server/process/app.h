@@ -1,4 +1,4 @@
-// The whole server: model, engine, admission, gRPC.
+// Assembles the whole server: model, engine, admission, gRPC.
 #ifndef TLM_SERVER_PROCESS_APP_H_
 #define TLM_SERVER_PROCESS_APP_H_
 

@@ -1,4 +1,5 @@
-// The credentials of this server and of its callers, reloaded when their files change.
+// Holds the credentials of this server and of its callers, and reloads them when their files
+// change.
 #ifndef TLM_SERVER_PROCESS_CREDENTIALS_H_
 #define TLM_SERVER_PROCESS_CREDENTIALS_H_
 

@@ -1,4 +1,4 @@
-// Checks of memory, threads and descriptors at start.
+// Checks memory, threads and descriptors at start.
 #ifndef TLM_SERVER_PROCESS_START_LIMITS_H_
 #define TLM_SERVER_PROCESS_START_LIMITS_H_
 

@@ -1,4 +1,5 @@
-// Façades: the protocols other than tlm.v1 that the data port can speak, chosen by --facades.
+// Makes the façades: the protocols other than tlm.v1 that the data port can speak, chosen by
+// --facades.
 #ifndef TLM_SERVER_RPC_FACADES_H_
 #define TLM_SERVER_RPC_FACADES_H_
 

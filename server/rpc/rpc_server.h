@@ -1,4 +1,5 @@
-// The data port: the LanguageModel service, load reports and façades, with health and reflection.
+// Runs the data port: the LanguageModel service, load reports and façades, with health and
+// reflection.
 #ifndef TLM_SERVER_RPC_RPC_SERVER_H_
 #define TLM_SERVER_RPC_RPC_SERVER_H_
 

@@ -1,4 +1,4 @@
-// All limits of requests: convert checks them, ModelInfo reports them.
+// Defines all limits of requests: convert checks them, ModelInfo reports them.
 #ifndef TLM_SERVER_SERVING_REQUEST_LIMITS_H_
 #define TLM_SERVER_SERVING_REQUEST_LIMITS_H_
 

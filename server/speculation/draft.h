@@ -1,4 +1,4 @@
-// Drafts: guesses of the tokens that the model will sample next.
+// Defines drafts: guesses of the tokens that the model will sample next.
 #ifndef TLM_SERVER_SPECULATION_DRAFT_H_
 #define TLM_SERVER_SPECULATION_DRAFT_H_
 

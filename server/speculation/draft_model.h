@@ -1,4 +1,4 @@
-// Drafts from a second, smaller model with the same tokenizer.
+// Makes drafts with a second, smaller model with the same tokenizer.
 #ifndef TLM_SERVER_SPECULATION_DRAFT_MODEL_H_
 #define TLM_SERVER_SPECULATION_DRAFT_MODEL_H_
 

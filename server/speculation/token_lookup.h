@@ -1,5 +1,5 @@
-// Drafts from a sequence's own tokens: the tokens that followed an earlier occurrence of the last
-// ones.
+// Makes drafts from a sequence's own tokens: the tokens that followed an earlier occurrence of the
+// last ones.
 #ifndef TLM_SERVER_SPECULATION_TOKEN_LOOKUP_H_
 #define TLM_SERVER_SPECULATION_TOKEN_LOOKUP_H_
 

@@ -1,4 +1,4 @@
-// The calls of the Admin service.
+// Handles the calls of the Admin service.
 #ifndef TLM_SERVER_RPC_ADMIN_ADMIN_HANDLERS_H_
 #define TLM_SERVER_RPC_ADMIN_ADMIN_HANDLERS_H_
 

@@ -1,4 +1,4 @@
-// The gRPC service tlm.v1.Admin, which dispatches calls to handlers, and its port.
+// Serves tlm.v1.Admin on the admin port and dispatches its calls to handlers.
 #ifndef TLM_SERVER_RPC_ADMIN_ADMIN_SERVICE_H_
 #define TLM_SERVER_RPC_ADMIN_ADMIN_SERVICE_H_
 

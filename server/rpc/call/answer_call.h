@@ -1,4 +1,4 @@
-// Calls that end at once: refused calls, and calls answered without the engine.
+// Ends calls at once: refused calls, and calls answered without the engine.
 #ifndef TLM_SERVER_RPC_CALL_ANSWER_CALL_H_
 #define TLM_SERVER_RPC_CALL_ANSWER_CALL_H_
 

@@ -1,4 +1,4 @@
-// The end of a call: its metrics, its span, and its one line in the log.
+// Records the end of a call: its metrics, its span, and its one line in the log.
 #ifndef TLM_SERVER_RPC_CALL_CALL_LOG_H_
 #define TLM_SERVER_RPC_CALL_CALL_LOG_H_
 

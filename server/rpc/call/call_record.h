@@ -1,4 +1,4 @@
-// The record of a call, for the log, the metrics and the trailing metadata.
+// Defines the record of a call, for the log, the metrics and the trailing metadata.
 #ifndef TLM_SERVER_RPC_CALL_CALL_RECORD_H_
 #define TLM_SERVER_RPC_CALL_CALL_RECORD_H_
 

@@ -1,4 +1,4 @@
-// The calls that Admin.Abort can end, by request id and tenant.
+// Registers the calls that Admin.Abort can end, by request id and tenant.
 #ifndef TLM_SERVER_RPC_CALL_CALL_REGISTRY_H_
 #define TLM_SERVER_RPC_CALL_CALL_REGISTRY_H_
 

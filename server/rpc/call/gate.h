@@ -1,4 +1,4 @@
-// The context of calls, which exists once the model is loaded; ports open earlier.
+// Holds the context of calls, which exists once the model is loaded; ports open earlier.
 #ifndef TLM_SERVER_RPC_CALL_GATE_H_
 #define TLM_SERVER_RPC_CALL_GATE_H_
 

@@ -1,4 +1,5 @@
-// The common part of calls that wait: for a thread to parse their request, or for the engine.
+// Implements the common part of calls that wait: for a thread to parse their request, or for the
+// engine.
 #ifndef TLM_SERVER_RPC_CALL_PENDING_CALL_H_
 #define TLM_SERVER_RPC_CALL_PENDING_CALL_H_
 

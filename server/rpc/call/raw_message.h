@@ -1,5 +1,6 @@
-// Serialized messages. A request is parsed only after admission, and a long one on a pool thread:
-// gRPC's own parsing would come before both, and takes milliseconds per megabyte of text.
+// Reads and writes serialized messages. A request is parsed only after admission, and a long one on
+// a pool thread: gRPC's own parsing would come before both, and takes milliseconds per megabyte of
+// text.
 #ifndef TLM_SERVER_RPC_CALL_RAW_MESSAGE_H_
 #define TLM_SERVER_RPC_CALL_RAW_MESSAGE_H_
 

@@ -1,4 +1,4 @@
-// The objects that handlers use.
+// Groups the objects that handlers use.
 #ifndef TLM_SERVER_RPC_CALL_RPC_CONTEXT_H_
 #define TLM_SERVER_RPC_CALL_RPC_CONTEXT_H_
 

@@ -1,4 +1,4 @@
-// The common part of server-streaming calls: one write at a time, and one end.
+// Implements the common part of server-streaming calls: one write at a time, and one end.
 #ifndef TLM_SERVER_RPC_CALL_STREAMING_CALL_H_
 #define TLM_SERVER_RPC_CALL_STREAMING_CALL_H_
 

@@ -1,4 +1,4 @@
-// The thread pools that parse and tokenize long requests.
+// Owns the thread pools that parse and tokenize long requests.
 #ifndef TLM_SERVER_RPC_CALL_TEXT_POOLS_H_
 #define TLM_SERVER_RPC_CALL_TEXT_POOLS_H_
 

@@ -1,4 +1,4 @@
-// Unary calls that wait for a pool thread or the engine.
+// Implements unary calls that wait for a pool thread or the engine.
 #ifndef TLM_SERVER_RPC_CALL_UNARY_CALL_H_
 #define TLM_SERVER_RPC_CALL_UNARY_CALL_H_
 

@@ -1,6 +1,7 @@
-// Errors about one field of a request. The message starts with the field's path, which is also a
-// detail of the status. The log shows the path, so it must not contain client text: it consists of
-// field names and indices, and a name that the client chose is Quoted ("parameters['beams']").
+// Makes errors about one field of a request. The message starts with the field's path, which is
+// also a detail of the status. The log shows the path, so it must not contain client text: it
+// consists of field names and indices, and a name that the client chose is Quoted
+// ("parameters['beams']").
 #ifndef TLM_SERVER_RPC_CONVERT_FIELD_ERROR_H_
 #define TLM_SERVER_RPC_CONVERT_FIELD_ERROR_H_
 

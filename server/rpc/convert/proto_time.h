@@ -1,4 +1,4 @@
-// Durations on the wire.
+// Converts durations from and to their form on the wire.
 #ifndef TLM_SERVER_RPC_CONVERT_PROTO_TIME_H_
 #define TLM_SERVER_RPC_CONVERT_PROTO_TIME_H_
 

@@ -1,4 +1,5 @@
-// The base class of façades: other protocols that the data port speaks in addition to tlm.v1.
+// Defines the base class of façades: other protocols that the data port speaks in addition to
+// tlm.v1.
 #ifndef TLM_SERVER_RPC_FACADES_FACADE_H_
 #define TLM_SERVER_RPC_FACADES_FACADE_H_
 

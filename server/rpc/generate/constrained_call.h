@@ -1,4 +1,4 @@
-// Calls with a Generate request, which wait until its constraint is compiled.
+// Implements calls with a Generate request, which wait until its constraint is compiled.
 #ifndef TLM_SERVER_RPC_GENERATE_CONSTRAINED_CALL_H_
 #define TLM_SERVER_RPC_GENERATE_CONSTRAINED_CALL_H_
 

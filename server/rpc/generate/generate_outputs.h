@@ -1,4 +1,4 @@
-// A Generate call's work between its request and its end, for every protocol.
+// Does a Generate call's work between its request and its end, for every protocol.
 #ifndef TLM_SERVER_RPC_GENERATE_GENERATE_OUTPUTS_H_
 #define TLM_SERVER_RPC_GENERATE_GENERATE_OUTPUTS_H_
 

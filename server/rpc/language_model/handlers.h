@@ -1,4 +1,4 @@
-// The calls of tlm.v1.LanguageModel, except Generate (server/rpc/generate).
+// Handles the calls of tlm.v1.LanguageModel, except Generate (server/rpc/generate).
 //
 // Each Start function takes over one call, which ends with a status listed in language_model.proto.
 // gRPC owns `context` and `response`; `rpc` and `request` outlive the call.

@@ -1,4 +1,4 @@
-// The gRPC service tlm.v1.LanguageModel: dispatches calls to handlers.
+// Serves tlm.v1.LanguageModel: dispatches calls to handlers.
 #ifndef TLM_SERVER_RPC_LANGUAGE_MODEL_LANGUAGE_MODEL_SERVICE_H_
 #define TLM_SERVER_RPC_LANGUAGE_MODEL_LANGUAGE_MODEL_SERVICE_H_
 

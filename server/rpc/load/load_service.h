@@ -1,4 +1,4 @@
-// The gRPC service xds.service.orca.v3.OpenRcaService: load reports outside of calls.
+// Serves xds.service.orca.v3.OpenRcaService: load reports outside of calls.
 #ifndef TLM_SERVER_RPC_LOAD_LOAD_SERVICE_H_
 #define TLM_SERVER_RPC_LOAD_LOAD_SERVICE_H_
 

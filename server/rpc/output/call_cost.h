@@ -1,4 +1,4 @@
-// The FLOPs and bytes of a call.
+// Computes the FLOPs and bytes of a call.
 #ifndef TLM_SERVER_RPC_OUTPUT_CALL_COST_H_
 #define TLM_SERVER_RPC_OUTPUT_CALL_COST_H_
 

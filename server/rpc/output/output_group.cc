@@ -253,7 +253,8 @@ uint64_t OutputGroup::PromptFlops(const ModelConfig& config) const {
   return SequenceFlops(config, computed, rows) - SequenceFlops(config, cached, 0);
 }
 
-// Outputs are decoded in parallel, so the steps after the prompt are those of the longest output.
+// Outputs are decoded in parallel, so only the longest output counts for the steps after the
+// prompt.
 int64_t OutputGroup::Steps() const {
   const Output& first = outputs_.front();
   const int64_t first_decodes = Decodes(first) - first.stream_end->speculation.steps_saved;

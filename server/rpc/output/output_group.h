@@ -1,4 +1,4 @@
-// The outputs of one Generate call: their token streams, and which event is due next.
+// Manages the outputs of one Generate call: their token streams, and the order of their events.
 #ifndef TLM_SERVER_RPC_OUTPUT_OUTPUT_GROUP_H_
 #define TLM_SERVER_RPC_OUTPUT_OUTPUT_GROUP_H_
 

@@ -1,4 +1,4 @@
-// Maps vllm.Inference's messages to those of tlm.v1.LanguageModel.Generate and back.
+// Maps messages of vllm.Inference to messages of tlm.v1.LanguageModel.Generate and back.
 #ifndef TLM_SERVER_RPC_FACADES_DYNAMO_INFERENCE_MAPPING_H_
 #define TLM_SERVER_RPC_FACADES_DYNAMO_INFERENCE_MAPPING_H_
 

@@ -1,4 +1,4 @@
-// The façade `oip`: inference.GRPCInferenceService, the Open Inference Protocol.
+// Implements the façade `oip`: inference.GRPCInferenceService, the Open Inference Protocol.
 #ifndef TLM_SERVER_RPC_FACADES_OIP_OIP_FACADE_H_
 #define TLM_SERVER_RPC_FACADES_OIP_OIP_FACADE_H_
 

@@ -1,5 +1,5 @@
-// The façade `openengine`: openengine.v1.Inference and .Control, as the trtllm sidecar of NVIDIA
-// Dynamo uses them.
+// Implements the façade `openengine`: openengine.v1.Inference and .Control, as the trtllm sidecar
+// of NVIDIA Dynamo uses them.
 #ifndef TLM_SERVER_RPC_FACADES_OPENENGINE_OPENENGINE_FACADE_H_
 #define TLM_SERVER_RPC_FACADES_OPENENGINE_OPENENGINE_FACADE_H_
 

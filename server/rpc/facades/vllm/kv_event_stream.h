@@ -1,4 +1,4 @@
-// SubscribeKvEvents of vllm.grpc.engine.VllmEngine.
+// Implements SubscribeKvEvents of vllm.grpc.engine.VllmEngine.
 #ifndef TLM_SERVER_RPC_FACADES_VLLM_KV_EVENT_STREAM_H_
 #define TLM_SERVER_RPC_FACADES_VLLM_KV_EVENT_STREAM_H_
 

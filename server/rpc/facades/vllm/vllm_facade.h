@@ -1,4 +1,4 @@
-// The façade `vllm`: vllm.grpc.engine.VllmEngine, for the SMG gateway and llm-d.
+// Implements the façade `vllm`: vllm.grpc.engine.VllmEngine, for the SMG gateway and llm-d.
 #ifndef TLM_SERVER_RPC_FACADES_VLLM_VLLM_FACADE_H_
 #define TLM_SERVER_RPC_FACADES_VLLM_VLLM_FACADE_H_
 
