@@ -66,7 +66,7 @@ class FairPool {
   // Ends waiting jobs with UNAVAILABLE, reason DRAINING; returns when no job runs. Idempotent. Do
   // not call it from two threads at once.
   void Stop();
-  // Bytes of the waiting jobs.
+  // Returns the bytes of the waiting jobs.
   int64_t waiting_bytes() const;
 
  private:
@@ -84,7 +84,7 @@ class FairPool {
   using Tenants = std::map<std::string, Tenant>;
 
   void Work();
-  // The tenant whose first job runs next; end() when there is none.
+  // Returns the tenant whose first job runs next; end() when there is none.
   Tenants::iterator Next() TLM_REQUIRES(mutex_);
   // Makes room for a job of `tenant` and adds the evicted jobs to `evicted`. False when there is no
   // room.

@@ -18,9 +18,10 @@ namespace tlm {
 // a smaller value reduces the tokens left. Not thread-safe.
 class TokenBucket {
  public:
-  // Tokens left; may be negative.
+  // Returns the tokens left; may be negative.
   double Left(int64_t per_minute, absl::Time now) const;
-  // Time until the bucket has `amount`, or is full if `amount` exceeds `per_minute`. Zero: now.
+  // Returns the time until the bucket has `amount`, or is full if `amount` exceeds `per_minute`.
+  // Zero: now.
   absl::Duration WaitFor(int64_t amount, int64_t per_minute, absl::Time now) const;
   void Spend(int64_t amount, int64_t per_minute, absl::Time now);
   // Undoes a Spend.
@@ -66,7 +67,7 @@ class TenantQuotas {
     TenantLimits limits;  // the latest
   };
 
-  // The tenant's usage; creates it if needed.
+  // Returns the tenant's usage; creates it if needed.
   Usage& UsageOf(const std::string& tenant, const TenantLimits& limits, absl::Time now);
   void ForgetIdle(absl::Time now);
 

@@ -28,7 +28,7 @@ struct ApiKeyParts {
   std::string_view secret;
 };
 
-// nullopt if `text` is not a key.
+// Returns nullopt if `text` is not a key.
 std::optional<ApiKeyParts> ParseApiKey(std::string_view text);
 bool IsApiKeyId(std::string_view text);
 
@@ -47,7 +47,7 @@ struct NewApiKey {
 // Makes a key from the operating system's random numbers; INTERNAL if there are none.
 absl::StatusOr<NewApiKey> MakeApiKey();
 
-// Whether `text` is the key of `hash`. Takes the same time wherever the two differ.
+// Returns whether `text` is the key of `hash`. Takes the same time wherever the two differ.
 bool Matches(const ApiKeyHash& hash, std::string_view text);
 
 // Convert bytes to lower-case hexadecimal digits and back; nullopt unless the text has two digits

@@ -20,9 +20,9 @@ struct PeerCertificate {
   std::vector<std::string> uris;       // of this kind; a SPIFFE id is one
 };
 
-// The token of the metadata `authorization` by RFC 6750: a view of `value` after "Bearer" (in any
-// case) and spaces, up to the end. nullopt for another scheme, and for a token with characters that
-// RFC 6750 does not allow.
+// Returns the token of the metadata `authorization` by RFC 6750: a view of `value` after "Bearer"
+// (in any case) and spaces, up to the end. nullopt for another scheme, and for a token with
+// characters that RFC 6750 does not allow.
 std::optional<std::string_view> BearerToken(std::string_view value);
 
 // Views; the data outlive the call of Authenticate.
@@ -43,7 +43,7 @@ class Authenticator {
                                                  Role role) const = 0;
 };
 
-// The refusals of Authenticate, the same for every authenticator.
+// Return the refusals of Authenticate, the same for every authenticator.
 absl::Status MissingCredentials();
 absl::Status BadCredentials();
 // Returns `principal` if it has `role`, else PERMISSION_DENIED.

@@ -111,7 +111,7 @@ inline constexpr LimitKind kLimitKinds[] = {
 
 // INVALID_ARGUMENT names the place and the fault: "keys[3].expires: ...". Never contains a hash.
 absl::StatusOr<KeyFile> ParseKeyFile(std::string_view json);
-// The text in the format of ParseKeyFile, with a final line feed.
+// Returns the text in the format of ParseKeyFile, with a final line feed.
 std::string KeyFileText(const KeyFile& file);
 
 // 1 to kMaxTenantBytes printable ASCII characters, without a space at either end.
@@ -119,7 +119,7 @@ bool IsTenantName(std::string_view text);
 // "inference" or "admin" and back; nullopt for anything else.
 std::optional<Role> RoleFromName(std::string_view name);
 std::string_view RoleName(Role role);
-// The key in the file: "subject", "uri", "dns" or "common_name".
+// Returns the key in the file: "subject", "uri", "dns" or "common_name".
 std::string_view CertificateNameKey(CertificateName kind);
 
 }  // namespace tlm

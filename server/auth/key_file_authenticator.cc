@@ -26,7 +26,7 @@ class KeyFileAuthenticator::Index {
   Index(const Index&) = delete;
   Index& operator=(const Index&) = delete;
 
-  // nullopt unless `text` is a known, enabled key that has not expired.
+  // Returns nullopt unless `text` is a known, enabled key that has not expired.
   std::optional<Principal> ByKey(std::string_view text, absl::Time now) const {
     const std::optional<ApiKeyParts> parts = ParseApiKey(text);
     if (!parts.has_value()) return std::nullopt;

@@ -33,7 +33,7 @@ class KeyFileAuthenticator final : public Authenticator {
   // Returns an error, at every call until the file is correct, when the content is invalid; the
   // previous content then stays in effect. Called by one thread at a time.
   absl::StatusOr<bool> Reload();
-  // The number of keys that are valid now.
+  // Returns the number of keys that are valid now.
   int64_t CountAccepted() const;
 
  private:

@@ -162,7 +162,7 @@ absl::Status List(const KeysArguments& arguments, Clock& clock, PrintText print)
   return print(text);
 }
 
-// The entry in the store's file that --id names.
+// Returns the entry in the store's file that --id names.
 absl::StatusOr<KeyEntry*> Named(const KeysArguments& arguments, KeyStore& store) {
   TLM_ASSIGN_OR_RETURN(const std::string id, arguments.Required("id"));
   for (KeyEntry& key : store.file().keys) {

@@ -48,7 +48,7 @@ struct KeysCommand {
   absl::Status (*run)(const KeysArguments& arguments, Clock& clock, PrintText print);
 };
 
-// The commands in the order of the help text.
+// Returns the commands in the order of the help text.
 std::span<const KeysCommand> KeysCommands();
 
 }  // namespace tlm

@@ -27,8 +27,8 @@ class WatchedFile {
   WatchedFile(std::string path, size_t max_bytes);
 
   const std::string& path() const { return path_; }
-  // The content if it may have changed since the last call that returned content, else nullopt.
-  // Errors as of ReadFileWithMode, at every call.
+  // Returns the content if it may have changed since the last call that returned content, else
+  // nullopt. Errors as of ReadFileWithMode, at every call.
   absl::StatusOr<std::optional<FileContent>> ReadIfChanged();
 
  private:

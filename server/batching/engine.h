@@ -51,8 +51,8 @@ class Engine {
   //                       the prompt; missing or empty continuations; a resumed output that
   //                       continues after its end.
   virtual absl::Status Submit(Request&& request) = 0;
-  // The status that Submit would return for the smallest request now; lets callers refuse before
-  // they spend work on reading a request. Cheap.
+  // Returns the status that Submit would return for the smallest request now; lets callers refuse
+  // before they spend work on reading a request. Cheap.
   virtual absl::Status CheckOpen() const = 0;
 
   // Frees every cached block that no sequence uses and forgets the others. Then calls `done` with
@@ -68,8 +68,9 @@ class Engine {
   virtual void Stop() = 0;
 
   virtual EngineStats Stats() const = 0;
-  // Null unless options.kv_events.enabled and the prefix cache is on. Lives as long as the engine;
-  // Stop closes it. The events of a request are in the log before its results are pushed.
+  // Returns null unless options.kv_events.enabled and the prefix cache is on. The log lives as long
+  // as the engine; Stop closes it. The events of a request are in the log before its results are
+  // pushed.
   virtual KvEventLog* kv_events() { return nullptr; }
 };
 

@@ -83,7 +83,7 @@ class EngineLoop {
   // See Engine::FlushPrefixCache. Call between two steps. Blocks computed before the call are never
   // found by other sequences.
   int64_t FlushPrefixCache();
-  // The earliest deadline of all sequences, hard or soft.
+  // Returns the earliest deadline of all sequences, hard or soft.
   absl::Time NextDeadline() const;
   Report TakeReport();
 
@@ -127,7 +127,7 @@ class EngineLoop {
   void StartStreams(Sequence& sequence, absl::Time now);
   void FinishStep(StepResults results);
   void FailStep(const StepResults& results, absl::Time now);
-  // The tokens that the step computed, and its duration; drafts do not count.
+  // Returns the tokens that the step computed, and its duration; drafts do not count.
   ServiceRates::Step CountTokens(const StepResults& results, absl::Time end) const;
   void RecordRates(const StepPlan& plan, const ServiceRates::Step& step, absl::Time end);
   void LeaveQueue(const StepPlan& plan);

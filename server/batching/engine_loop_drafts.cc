@@ -25,7 +25,7 @@ bool Waits(const Sequence& sequence) {
   return sequence.state() == SequenceState::kPrefilling && sequence.remaining() > 0;
 }
 
-// The most draft tokens for the sequence; the last row gives one token more.
+// Returns the most draft tokens for the sequence; the last row gives one token more.
 int64_t MaxDraft(const Sequence& sequence, int64_t max_draft_tokens, int64_t max_context) {
   if (sequence.verifies() || sequence.branches() > 0 || sequence.remaining() != 1) return 0;
   const GenerateWork& work = *sequence.request().generate();
@@ -168,8 +168,8 @@ void EngineLoop::AskModel(std::span<int64_t> lengths) {
   }
 }
 
-// Whether the next step must wait for the results of this one: to learn where a draft ends, or
-// because drafts will follow these results. The tokens known now predict whether drafts would be
+// Returns whether the next step must wait for the results of this one: to learn where a draft ends,
+// or because drafts will follow these results. The tokens known now predict whether drafts would be
 // made.
 bool EngineLoop::WouldDraft() {
   if (options_.speculation == Speculation::kOff) return false;

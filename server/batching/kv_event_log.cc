@@ -18,7 +18,7 @@ constexpr int64_t kBlocksPerLock = 1024;
 
 int64_t BytesOf(const KvEventBatch& batch) { return kBatchBytes + batch.Blocks() * kBlockBytes; }
 
-// Whether `block` is the child of the event's last block.
+// Returns whether `block` is the child of the event's last block.
 bool Continues(const KvEvent& event, const KvBlock& block) {
   const KvBlock& last = *event.blocks.back();
   return event.kind == KvEvent::Kind::kStored && block.scope == last.scope &&

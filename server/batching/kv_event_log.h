@@ -83,10 +83,10 @@ class KvEventSubscription {
   KvEventSubscription(const KvEventSubscription&) = delete;
   KvEventSubscription& operator=(const KvEventSubscription&) = delete;
 
-  // The next batch, or null when there is none; the listener is called once there is one. A reader
-  // so slow that the history has lost its next batch gets a snapshot instead.
+  // Returns the next batch, or null when there is none; the listener is called once there is one. A
+  // reader so slow that the history has lost its next batch gets a snapshot instead.
   std::shared_ptr<const KvEventBatch> Next();
-  // True when no batch will come any more.
+  // Returns true when no batch will come any more.
   bool closed() const;
 
  private:

@@ -31,7 +31,7 @@ bool IsEnd(int32_t token, std::span<const int32_t> end_ids) {
   return std::binary_search(end_ids.begin(), end_ids.end(), token);
 }
 
-// The only token that may follow, if there is just one.
+// Returns the only token that may follow, if there is just one.
 std::optional<int32_t> Forced(const ConstraintMatcher::Allowed& allowed,
                               std::span<const int32_t> end_ids) {
   if (allowed.whole) {

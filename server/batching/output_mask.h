@@ -50,8 +50,8 @@ class OutputMask final : public TokenMask {
 
   const Options& options() const { return options_; }
   bool ready() const { return ready_.load(std::memory_order_acquire); }
-  // When ready: the next tokens that are known without sampling; the mask allows the first of them.
-  // Empty without Options::runs.
+  // When ready, returns the next tokens that are known without sampling; the mask allows the first
+  // of them. Empty without Options::runs.
   std::span<const int32_t> run() const { return std::span(run_).subspan(run_begin_); }
   // The text may end here.
   bool whole() const;
@@ -61,9 +61,9 @@ class OutputMask final : public TokenMask {
   bool Advance(int32_t token);
   // Waits until the mask is ready, at most `time`; returns whether it is.
   bool WaitFor(absl::Duration time) const;
-  // True if the mask is not ready; `waker` is then woken once it is.
+  // Returns true if the mask is not ready; `waker` is then woken once it is.
   bool WakeWhenReady(std::shared_ptr<StreamWaker> waker);
-  // The longest time since the last call that a job has waited for this mask or one of its
+  // Returns the longest time since the last call that a job has waited for this mask or one of its
   // DraftMasks.
   absl::Duration TakeWait() { return absl::Nanoseconds(wait_ns_.exchange(0)); }
 
@@ -88,7 +88,7 @@ class OutputMask final : public TokenMask {
 
   // Callable from any thread: nullopt if not ready.
   std::optional<Known> KnownNow() const;
-  // True if not ready; Compute then returns `masks`.
+  // Returns true if not ready; Compute then returns `masks`.
   bool LetWait(std::weak_ptr<DraftMasks> masks);
   // Callable from any thread: true when a job has timed out waiting and the mask is still not
   // ready.
@@ -130,10 +130,11 @@ class DraftMasks {
   DraftMasks(const DraftMasks&) = delete;
   DraftMasks& operator=(const DraftMasks&) = delete;
 
-  // The mask after the first `count` tokens of the draft, 1 to all; valid as long as this object. A
-  // job waits for it as long as for the base.
+  // Returns the mask after the first `count` tokens of the draft, 1 to all; valid as long as this
+  // object. A job waits for it as long as for the base.
   const TokenMask* mask(size_t count) const { return &masks_[count - 1]; }
-  // Whether the text may end after the first `count` tokens; valid when their mask is known.
+  // Returns whether the text may end after the first `count` tokens; valid when their mask is
+  // known.
   bool whole(size_t count) const { return masks_[count - 1].whole; }
 
   // Computes one more mask; false if it was the last one. Called by one thread at a time when the
@@ -173,7 +174,7 @@ class DraftMasks {
 // round-robin. Thread-safe, except for the destructor.
 class MaskPool {
  public:
-  // The number of threads, half the processors, 1 to 4. The first mask starts them.
+  // Returns the number of threads, half the processors, 1 to 4. The first mask starts them.
   static int Threads();
 
   MaskPool() = default;

@@ -18,9 +18,9 @@ class RecentSamples {
   bool empty() const { return count_ == 0; }
   bool full() const { return count_ == kSize; }
   double last() const { return samples_[0]; }
-  // The smallest sample: the one that chance has lengthened least.
+  // Returns the smallest sample: the one that chance has lengthened least.
   double Smallest() const;
-  // The median of three samples; of fewer, the largest.
+  // Returns the median of three samples; of fewer, the largest.
   double Middle() const;
 
  private:
@@ -49,13 +49,13 @@ class PrefillThrottle {
   // A step computed one token for each of `decodes` sequences, and `prefill_tokens` of other
   // sequences.
   void Record(int64_t decodes, int64_t prefill_tokens, absl::Duration elapsed);
-  // The limit for the next step, if it has `decodes` decodes: at least 1, so that prompts always
-  // progress, except that it is occasionally 0 to measure the decodes alone. kUnbounded when no
-  // decode can stall.
+  // Returns the limit for the next step, if it has `decodes` decodes: at least 1, so that prompts
+  // always progress, except that it is occasionally 0 to measure the decodes alone. kUnbounded when
+  // no decode can stall.
   int64_t PrefillTokens(int64_t decodes) const;
-  // The most tokens for a step that lasts kShortStep times as long as a step with a single token;
-  // for steps whose end another tenant may wait for. At least kMinShortStep, and exactly that while
-  // nothing was measured.
+  // Returns the most tokens for a step that lasts kShortStep times as long as a step with a single
+  // token; for steps whose end another tenant may wait for. At least kMinShortStep, and exactly
+  // that while nothing was measured.
   int64_t ShortStepTokens() const;
   static constexpr double kShortStep = 4;
   static constexpr int64_t kMinShortStep = 16;

@@ -110,9 +110,9 @@ inline int64_t InputTokens(const Request& request) {
   return static_cast<int64_t>(tokens);
 }
 
-// OK when no step can fail because of this request; Engine::Submit returns this INVALID_ARGUMENT.
-// `max_outputs`: the most outputs of one prompt. CHECKs what the caller's code decides: that the
-// token streams exist, and that exactly one kind of work is set.
+// Returns OK when no step can fail because of this request; Engine::Submit returns this
+// INVALID_ARGUMENT. `max_outputs`: the most outputs of one prompt. CHECKs what the caller's code
+// decides: that the token streams exist, and that exactly one kind of work is set.
 absl::Status CheckRequest(const Request& request, int64_t max_context, int64_t max_outputs);
 
 }  // namespace tlm

@@ -38,7 +38,8 @@ class RequestQueue : public StreamWaker {
   // All but INFEASIBLE carry a retry time. The retry times of refused callers are spaced: each
   // waits for a place of its own instead of all for the next one.
   absl::Status Push(Request&& request, absl::Time now, int64_t cached_tokens = 0);
-  // The status that Push would return for a request of one token that goes before all others.
+  // Returns the status that Push would return for a request of one token that goes before all
+  // others.
   absl::Status CheckOpen(absl::Time now);
   // Refuses requests from now on; queued ones stay. Idempotent.
   void Close();

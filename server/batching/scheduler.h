@@ -130,10 +130,10 @@ class Scheduler {
 
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
   int64_t waiting() const { return queues_.waiting(); }
-  // Parked sequences, counted when the last plan was made.
+  // Returns the number of parked sequences when the last plan was made.
   int64_t parked() const { return num_parked_; }
-  // Running sequences that decode and are not parked: the next plan serves them first. Takes time
-  // to count.
+  // Returns the number of running sequences that decode and are not parked: the next plan serves
+  // them first. Takes time to count.
   int64_t decoding() const;
   int64_t preemptions() const { return preemptions_; }
 
@@ -194,7 +194,7 @@ class Scheduler {
   void AddPrefills(StepPlan& plan);
   // `max_prefill_tokens`: the limit for all prefill tokens of the step.
   void AddPrefill(Sequence& sequence, int64_t max_prefill_tokens, StepPlan& plan);
-  // The most rows of the sequence's chunk, given the other chunks of the plan.
+  // Returns the most rows of the sequence's chunk, given the other chunks of the plan.
   int64_t MaxRows(const Sequence& sequence, const StepPlan& plan) const;
   // Call for a sequence that does not run yet.
   bool IsShort(const Sequence& sequence) const;
@@ -204,8 +204,8 @@ class Scheduler {
   bool Admit(Sequence& sequence, StepPlan* plan);
   bool StillBlocked(const Sequence& sequence) const;
   bool MakeRoom(const Sequence& sequence, StepPlan* plan);
-  // The room that the sequence lacks besides `kept`, when `active` places are taken and `available`
-  // blocks are free.
+  // Returns the room that the sequence lacks besides `kept`, when `active` places are taken and
+  // `available` blocks are free.
   Room Missing(const Sequence& sequence, const Room& kept, int64_t active, int64_t available) const;
   int64_t PlacesOf(const Sequence& sequence) const;
   int64_t ActivePlaces() const { return places_ - parked_places_; }
@@ -219,16 +219,17 @@ class Scheduler {
   // scheduler_shares.cc: what each tenant may hold.
   Holdings Held() const;
   double ShareOf(const Holding& holding) const;
-  // The sequence's tenant's holding if the sequence were admitted.
+  // Returns the sequence's tenant's holding if the sequence were admitted.
   Holding HoldingWith(const Holdings& held, const Sequence& sequence);
   bool IsLarger(const Holding& a, const Holding& b) const;
   void AdmitSmaller(StepPlan& plan);
-  // The most prefill tokens of the step; fewer while requests may come that would wait for its end.
+  // Returns the most prefill tokens of the step; fewer while requests may come that would wait for
+  // its end.
   int64_t MaxPrefillTokens(const StepPlan& plan) const;
   void LeaveStepTo(const Sequence& smaller, StepPlan& plan);
   Sequence* NextSmaller();
   bool AnotherHoldsMore(const Holdings& held, const Sequence& waiting);
-  // The sequences to preempt; empty when preempting all candidates would not suffice.
+  // Returns the sequences to preempt; empty when preempting all candidates would not suffice.
   std::vector<Sequence*> Yielding(const Sequence& smaller, const Room& kept, ReleaseCount released);
   Running::reverse_iterator NextToYield(const Sequence& smaller, double share, bool by_places,
                                         const Holdings& held, const std::vector<Sequence*>& chosen);

@@ -34,24 +34,24 @@ struct Finish {
   int32_t matched_token = -1;
 };
 
-// The eos and stop ids together, ascending, without duplicates.
+// Returns the eos and stop ids together, ascending, without duplicates.
 std::vector<int32_t> EndingIds(const StopCriteria& stop);
 
-// Why an output ends after its `generated`-th token, `token`, when its sequence has `length`
-// tokens; nullopt when it continues. An output ends with an eos or stop id after the first
+// Returns why an output ends after its `generated`-th token, `token`, when its sequence has
+// `length` tokens; nullopt when it continues. An output ends with an eos or stop id after the first
 // min_new_tokens, with the last token requested, or when the sequence fills `max_context`.
 std::optional<Finish> FinishAt(const StopCriteria& stop, int64_t generated, int32_t token,
                                int64_t length, int64_t max_context);
 
-// The index of the token in the request's `generated` that ends the output; nullopt when the output
-// continues.
+// Returns the index of the token in the request's `generated` that ends the output; nullopt when
+// the output continues.
 std::optional<size_t> EndOfGenerated(const Request& request, int64_t max_context);
 
 // When a sequence arrived, began and sampled its tokens.
 class SequenceTimes {
  public:
   explicit SequenceTimes(absl::Time arrival) : arrival_(arrival) {}
-  // The times of a branch, which began with its parent.
+  // Returns the times of a branch, which began with its parent.
   SequenceTimes ForBranch() const;
 
   // Returns the time from arrival to start.
@@ -130,7 +130,7 @@ class Sequence {
   const Request& request() const { return request_; }
   TokenStream& stream() const { return *request_.stream; }
   int64_t number() const { return number_; }
-  // The number of the request's first sequence, shared by all its sequences.
+  // Returns the number of the request's first sequence, shared by all its sequences.
   int64_t request_number() const { return request_number_; }
   bool generates() const { return request_.generate() != nullptr; }
   // Its results are rows; its token stream bounds them.
@@ -144,8 +144,8 @@ class Sequence {
   int64_t generated_tokens() const { return Length() - prompt_tokens_; }
   const TokenHistory& history() const { return history_; }  // empty when no penalty asks for it
 
-  // The mask of the tokens that may follow; null when all may. mask_after: true while draft rows
-  // are pending: the mask after the last token is not needed yet.
+  // Returns the mask of the tokens that may follow; null when all may. mask_after: true while draft
+  // rows are pending: the mask after the last token is not needed yet.
   OutputMask* mask() const { return mask_.get(); }
   const std::shared_ptr<OutputMask>& shared_mask() const { return mask_; }
   // Called once for a Generate request with a constraint; each branch makes its own mask.
@@ -158,7 +158,7 @@ class Sequence {
   // Also 0 when the rows in flight are the last ones, while a draft is in flight, and while the
   // sequence awaits its mask.
   int64_t remaining() const;
-  // The most positions that may be computed before a new token is sampled.
+  // Returns the most positions that may be computed before a new token is sampled.
   int64_t cache_tokens() const;
   // A step has put the next `count` positions into the KV cache.
   void MarkComputed(int64_t count);
@@ -167,25 +167,25 @@ class Sequence {
   void MarkLaunched(int64_t count, int64_t max_context);
   // The oldest launched step with this sequence has ended.
   void MarkStepEnded() { --steps_in_flight_; }
-  // True while a launched step that has not ended points to this sequence.
+  // Returns true while a launched step that has not ended points to this sequence.
   bool in_flight() const { return steps_in_flight_ > 0; }
   // Generate: tokens after tokens() that are being sampled.
   int64_t tokens_in_flight() const;
   // The index of the last of these tokens among its batch's jobs, as the batch builder noted it.
   void set_job(int64_t job) { job_ = job; }
   int64_t job() const { return job_; }
-  // Results in flight. 0 after a row that made all later rows surplus.
+  // Returns the number of results in flight; 0 after a row that made all later rows surplus.
   int64_t rows_in_flight() const { return rows_in_flight_; }
-  // The room that its token stream has left once the results in flight arrive.
+  // Returns the room that its token stream has left once the results in flight arrive.
   int64_t Room() const { return stream().Room() - rows_in_flight_; }
 
-  // Rows wanted from the next `count` positions.
+  // Returns the number of rows wanted from the next `count` positions.
   int64_t RowsWanted(int64_t count) const;
-  // The most remaining positions that fit both limits.
+  // Returns the most remaining positions that fit both limits.
   int64_t LongestChunk(int64_t max_tokens, int64_t max_rows) const;
-  // The position of the n-th wanted row (from 0) below the target that was not delivered.
+  // Returns the position of the n-th wanted row (from 0) below the target that was not delivered.
   int64_t WantedPosition(int64_t n) const;
-  // The same, without the rows in flight.
+  // Returns the same, without the rows in flight.
   int64_t UnplannedPosition(int64_t n) const { return WantedPosition(rows_in_flight_ + n); }
 
   // Score: the index of the continuation whose tokens follow the prompt.
@@ -212,12 +212,12 @@ class Sequence {
   void SetDraft(std::vector<int32_t> ids, bool by_model = false);
   // Guessed or claimed tokens after tokens() that are not judged yet.
   std::span<const int32_t> draft() const { return std::span(draft_).subspan(draft_begin_); }
-  // The tokens of draft() that a launched step computes.
+  // Returns the number of tokens of draft() that a launched step computes.
   int64_t draft_in_flight() const { return draft_in_flight_; }
-  // The draft tokens in a chunk of the next `count` tokens.
+  // Returns the number of draft tokens in a chunk of the next `count` tokens.
   int64_t DraftTokens(int64_t count) const;
   const SpeculationCounts& speculation() const { return speculation_; }
-  // True when a DraftSource made the last draft.
+  // Returns true when a DraftSource made the last draft.
   bool drafted_by_model() const { return by_model_; }
   // The lookup that makes guesses and the record that judges them; null until SetGuessing.
   struct Guessing {
@@ -235,7 +235,7 @@ class Sequence {
   // continuation the next continuation begins. Returns the end, if this was the last row.
   std::optional<Finish> MarkRowDelivered();
 
-  // Outputs that have not become sequences yet.
+  // Returns the number of outputs that have not become sequences yet.
   int64_t branches() const;
   // Makes sequences of all of them, without blocks. Streams that were taken before are skipped.
   std::vector<std::unique_ptr<Sequence>> TakeBranches();
@@ -243,13 +243,14 @@ class Sequence {
   // stream.
   std::shared_ptr<TokenStream> TakeBranchStream(size_t branch);
 
-  // How many tokens AdoptPrefix would find now.
+  // Returns how many tokens AdoptPrefix would find now.
   int64_t CachedTokens(const PrefixCache& cache);
   // For a sequence without blocks: becomes a user of the cached blocks that hold the start of its
   // tokens, up to the first wanted row, and counts their tokens as computed. Does nothing when the
   // request bypasses the cache.
   void AdoptPrefix(PrefixCache& cache);
-  // Tokens that AdoptPrefix found before the first step, at most the prompt's.
+  // Returns the number of tokens that AdoptPrefix found before the first step, at most the
+  // prompt's.
   int64_t cached_prompt_tokens() const { return cached_prompt_tokens_; }
   // Call after a row was finite, which proves that everything before it is sound. Publishes the
   // full unpublished blocks of the first `tokens` computed tokens and replaces blocks that others
@@ -270,10 +271,10 @@ class Sequence {
   void TrimBlocks(BlockPool& pool);
   // Returns all blocks; nothing counts as computed after that.
   void ReleaseBlocks(BlockPool& pool);
-  // Blocks in the order of the positions they hold.
+  // Returns the blocks in the order of the positions they hold.
   std::span<const BlockId> blocks() const { return blocks_.blocks(); }
 
-  // True while the queue counts its request as waiting.
+  // Returns true while the queue counts its request as waiting.
   bool queued() const { return queued_; }
   void LeaveQueue() { queued_ = false; }
   // Set by the scheduler: the sequence holds blocks and may be in batches.
@@ -291,7 +292,7 @@ class Sequence {
   // Closes the sequence and returns the report for its stream. `finish` counts when `status` is OK.
   // Work shared by several outputs is reported by the parent alone.
   StreamEnd End(const absl::Status& status, const Finish& finish, absl::Time now);
-  // The report for an output that ends before it has become a sequence.
+  // Returns the report for an output that ends before it has become a sequence.
   StreamEnd BranchEnd(const absl::Status& status, absl::Time now) const;
 
  private:
@@ -299,16 +300,17 @@ class Sequence {
   Sequence(const Sequence& parent, size_t branch);
 
   int64_t Length() const { return static_cast<int64_t>(tokens_.size()); }
-  // The first wanted row not in flight, or the end of the rows.
+  // Returns the first wanted row not in flight, or the end of the rows.
   int64_t NextRow() const { return next_row_ + rows_in_flight_; }
   std::optional<Finish> BeginContinuation();
-  // Draft positions to compute; after the last claimed token nothing is sampled.
+  // Returns the number of draft positions to compute; after the last claimed token nothing is
+  // sampled.
   int64_t DraftAhead() const;
   // Compares the token sampled after tokens() with the draft; true if they agree.
   bool JudgeDraft(int32_t token);
   void DropDraft();
-  // Full blocks before the next wanted row that will not be overwritten; these may be taken from
-  // the cache.
+  // Returns the number of full blocks before the next wanted row that will not be overwritten;
+  // these may be taken from the cache.
   int64_t CacheableBlocks() const;
 
   Request request_;

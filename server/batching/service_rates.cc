@@ -14,7 +14,7 @@ constexpr double kStaleSeconds = 5;
 // The least weight of the newest output in the average.
 constexpr double kOutputWeight = 0.1;
 
-// The i with tokens in [2^i, 2^(i+1)); at most `largest`.
+// Returns the i with tokens in [2^i, 2^(i+1)); at most `largest`.
 size_t SizeOf(int64_t tokens, size_t largest) {
   return std::min(static_cast<size_t>(std::bit_width(static_cast<uint64_t>(tokens))) - 1, largest);
 }
@@ -30,7 +30,7 @@ absl::Duration ToDuration(double seconds) {
   return absl::Seconds(std::min(seconds, 365.0 * 24 * 3600));
 }
 
-// The rate including the time since `recorded`, in which nothing was recorded.
+// Returns the rate including the time since `recorded`, in which nothing was recorded.
 double PerSecondUntil(RateMeter meter, absl::Time recorded, absl::Time now) {
   if (recorded != absl::InfinitePast()) meter.Record(0, now - recorded);
   return meter.per_second();

@@ -35,7 +35,7 @@ class RateMeter {
 
   // 0 while nothing is known.
   double per_second() const { return seconds_ > 0 ? events_ / seconds_ : 0; }
-  // The recorded time that has not faded: the weight of the average.
+  // Returns the recorded time that has not faded: the weight of the average.
   absl::Duration known() const { return absl::Seconds(seconds_); }
 
  private:
@@ -56,8 +56,8 @@ struct LeastWork {
   int64_t decode_steps = 0;  // in sequence, after the prefill
 };
 
-// The least work of `request`, whose first `cached_tokens` tokens need not be computed. Generate:
-// the prompt and max(1, min_new_tokens) tokens; Forward: up to the last position; Score:
+// Returns the least work of `request`, whose first `cached_tokens` tokens need not be computed.
+// Generate: the prompt and max(1, min_new_tokens) tokens; Forward: up to the last position; Score:
 // everything. Zero when the soft deadline is before the hard one, since the request then ends well
 // without any work.
 LeastWork LeastWorkOf(const Request& request, int64_t cached_tokens);
@@ -82,29 +82,29 @@ class WindowedMin {
 // unknown work takes no time.
 class ServiceEstimates {
  public:
-  // How long it takes until `ahead` has started, by the rate at which waiting requests started
-  // while some had to wait. Each request counts at most the longest recent time without a start;
-  // prompts longer than the measured ones add the time to compute them. Zero for an empty `ahead`,
-  // and when no request was waiting after the last step.
+  // Returns how long it takes until `ahead` has started, by the rate at which waiting requests
+  // started while some had to wait. Each request counts at most the longest recent time without a
+  // start; prompts longer than the measured ones add the time to compute them. Zero for an empty
+  // `ahead`, and when no request was waiting after the last step.
   absl::Duration QueueTime(const QueueLoad& ahead) const;
-  // The time in which a queue that is never empty starts one request; zero: unknown.
+  // Returns the time in which a queue that is never empty starts one request; zero: unknown.
   absl::Duration TimePerRequest() const;
   absl::Duration TimeForTokens(int64_t prompt_tokens) const;
 
-  // A lower bound: the time of `work` alone at the fastest recent rate. It shrinks while nothing is
-  // measured, so that an estimate that keeps all work away does not last.
+  // Returns a lower bound: the time of `work` alone at the fastest recent rate. It shrinks while
+  // nothing is measured, so that an estimate that keeps all work away does not last.
   absl::Duration LeastTime(const LeastWork& work, absl::Time now) const;
-  // Whether `ahead` and then `work` clearly cannot be done by `deadline`, not even at kMargin times
-  // the measured rate.
+  // Returns whether `ahead` and then `work` clearly cannot be done by `deadline`, not even at
+  // kMargin times the measured rate.
   bool Unreachable(const QueueLoad& ahead, const LeastWork& work, absl::Time now,
                    absl::Time deadline) const;
   static constexpr double kMargin = 2;
 
-  // The likely time of a request from its first step on, among as many others as lately; zero:
-  // unknown.
+  // Returns the likely time of a request from its first step on, among as many others as lately;
+  // zero: unknown.
   absl::Duration LikelyTime(const Request& request) const;
 
-  // How fast waiting work started while some had to wait; 0: unknown.
+  // Return how fast waiting work started while some had to wait; 0: unknown.
   double drained_requests_per_second() const { return requests_per_second_; }
   double drained_prompt_tokens_per_second() const { return prompt_tokens_per_second_; }
   // Averages over the last seconds, idle ones included.
@@ -113,7 +113,7 @@ class ServiceEstimates {
 
  private:
   friend class ServiceRates;
-  // The time until waiting work has started, by its number of requests and by its tokens.
+  // Return the time until waiting work has started, by its number of requests and by its tokens.
   double SecondsForRequests(int64_t requests) const;
   double SecondsForTokens(const QueueLoad& ahead) const;
   double PrefillSeconds(int64_t tokens) const;

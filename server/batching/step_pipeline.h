@@ -40,7 +40,7 @@ class StepResults {
   absl::Time begin() const { return step_.begin; }
   // INTERNAL when the device failed; there are no rows then.
   const absl::Status& status() const { return result_.status(); }
-  // The next row, in the order of the plan's chunks.
+  // Returns the next row, in the order of the plan's chunks.
   RowResults NextRow();
 
  private:
@@ -75,9 +75,10 @@ class StepPipeline {
   StepPipeline& operator=(const StepPipeline&) = delete;
 
   bool empty() const { return launched_ == 0; }
-  // Whether `plan`, made after the last launch, may be launched now. It must have work; the model
-  // must take one more batch, with unknown tokens if the plan has some; and no sampling may depend
-  // on an unknown token (penalties count all tokens of a sequence, and masks depend on them).
+  // Returns whether `plan`, made after the last launch, may be launched now. It must have work; the
+  // model must take one more batch, with unknown tokens if the plan has some; and no sampling may
+  // depend on an unknown token (penalties count all tokens of a sequence, and masks depend on
+  // them).
   bool CanLaunch(const StepPlan& plan) const;
   // Launches the plan and marks its chunks launched. Requires CanLaunch(), or empty() and a plan
   // with work.

@@ -63,8 +63,8 @@ class TenantCounters {
   size_t size() const { return counters_.size(); }
 
  private:
-  // The value to which the counters of tenants that wanted no tokens in the previous step are
-  // raised.
+  // Returns the value to which the counters of tenants that wanted no tokens in the previous step
+  // are raised.
   int64_t Floor(std::span<Counter* const> wanting) const;
 
   std::unordered_map<std::string, Counter> counters_;
@@ -102,7 +102,7 @@ class TenantQueues {
   // Returns whether it waited. Accepts any sequence, member or not.
   bool StopWaiting(Sequence& sequence);
   int64_t waiting() const { return waiting_; }
-  // True when more than one queue has members.
+  // Returns true when more than one queue has members.
   bool contended() const { return queues_ > 1; }
   // At the highest priority at which any sequence waits: the next sequence to admit from each
   // queue, ordered by tenant.
@@ -131,7 +131,7 @@ class PrefillOrder {
   // or leaves `queues` while this object lives; waiting ones may be moved to the prefilling ones.
   PrefillOrder(TenantQueues& queues, const TenantQueue* blocked);
 
-  // The next sequence, null at the end. Charge its queue's counter before the next call.
+  // Returns the next sequence, null at the end. Charge its queue's counter before the next call.
   Sequence* Next();
   // From now on returns only running sequences.
   void StopAdmitting();

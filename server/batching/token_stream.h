@@ -116,8 +116,8 @@ class TokenStream {
   // and Room() afterwards: earlier events do not wake it.
   void SetWaker(std::weak_ptr<StreamWaker> waker);
   bool detached() const { return detached_.load(std::memory_order_acquire); }
-  // Results that may be pushed; only pushing reduces it. The stream of a Score request is
-  // unbounded, because one row gives several results.
+  // Returns the number of results that may be pushed; only pushing reduces it. The stream of a
+  // Score request is unbounded, because one row gives several results.
   int64_t Room() const { return capacity_ - held_.load(std::memory_order_acquire); }
   void PushStart(const StreamStart& start);
   void PushToken(SampledToken token);

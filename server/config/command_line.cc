@@ -39,7 +39,7 @@ constexpr std::string_view kUsage =
     "command line is wrong, 3 the engine did not stop when it was to end, 4 as 1 or 2, but the\n"
     "line that says why is in the system's log, as standard error could not be written.";
 
-// The server's flags, by name; Abseil's own flags are left out.
+// Returns the server's flags, by name; Abseil's own flags are left out.
 std::vector<const absl::CommandLineFlag*> OwnFlags() {
   std::vector<const absl::CommandLineFlag*> flags;
   for (const auto& [name, flag] : absl::GetAllFlags()) {
@@ -93,7 +93,7 @@ std::string UnknownFlag(const std::string& name) {
                      nearest.empty() ? "; --help lists them" : nearest);
 }
 
-// The part of `text` after `begin`, with which it must begin, up to the last `end`.
+// Returns the part of `text` after `begin`, with which it must begin, up to the last `end`.
 std::optional<std::string> Between(std::string_view text, std::string_view begin,
                                    std::string_view end) {
   const size_t last = text.rfind(end);
@@ -258,7 +258,7 @@ class Arguments {
     return absl::OkStatus();
   }
 
-  // The flag of "--name"; null for "--name=value".
+  // Returns the flag of "--name"; null for "--name=value".
   static const absl::CommandLineFlag* FlagNamed(std::string_view argument) {
     argument.remove_prefix(std::min(argument.find_first_not_of('-'), argument.size()));
     return absl::FindCommandLineFlag(absl::string_view(argument.data(), argument.size()));

@@ -30,7 +30,7 @@ int ReportFailure(std::string_view message, int exit_status);
 // type (kExitUsage).
 absl::StatusOr<std::vector<std::string>> ParseFlags(int argc, char** argv);
 
-// The manual page tlm-server(8), generated from the flags and their help.
+// Returns the manual page tlm-server(8), generated from the flags and their help.
 std::string ServerManPage();
 
 // A flag with its value as on the command line; a secret's value is masked.
@@ -40,8 +40,8 @@ struct ConfigOption {
   std::string default_value;
 };
 
-// Every flag of the server, sorted by name. The value of a flag in `secret_flags` is kMaskedValue
-// unless it is the default. Call after ParseFlags.
+// Returns every flag of the server, sorted by name. The value of a flag in `secret_flags` is
+// kMaskedValue unless it is the default. Call after ParseFlags.
 std::vector<ConfigOption> FlagValues(std::span<const std::string_view> secret_flags);
 inline constexpr char kMaskedValue[] = "(masked)";
 

@@ -10,8 +10,8 @@
 
 namespace tlm {
 
-// The values of --init, --seed and --weights_dtype as a value of --random_weights; empty if none of
-// them is given.
+// Returns the values of --init, --seed and --weights_dtype as a value of --random_weights; empty if
+// none of them is given.
 absl::StatusOr<std::string> OldRandomWeights(ServerOptions* options);
 // Applies the other old flags on top of the current flags, with the same checks.
 absl::Status ApplyOldFlags(ServerOptions* options);

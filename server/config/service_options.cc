@@ -201,7 +201,7 @@ absl::Status ReadPorts(ServiceOptions* options) {
   return absl::OkStatus();
 }
 
-// The host of tcp://HOST:PORT, without brackets; nullopt if the text has another form.
+// Returns the host of tcp://HOST:PORT, without brackets; nullopt if the text has another form.
 std::optional<std::string> HostOfTcp(const std::string& endpoint) {
   constexpr std::string_view kTcp = "tcp://";
   const size_t colon = endpoint.rfind(':');

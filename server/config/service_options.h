@@ -52,7 +52,7 @@ struct ServiceOptions {
   LogFormat log_format = LogFormat::kText;
   std::optional<bool> log_calls;  // nullopt: LogsCallsByDefault
 
-  // Whether calls need credentials.
+  // Returns whether calls need credentials.
   bool credentials_required() const { return !api_keys_file.empty() || !tls.client_ca.empty(); }
   // `certificates` outlive the ports; null: no TLS.
   ListenerOptions data_listener(const TlsCertificates* certificates) const {
@@ -67,7 +67,7 @@ struct ServiceOptions {
   }
 };
 
-// Whether an address is reachable only from this machine: 127.0.0.0/8, ::1 or "localhost".
+// Returns whether an address is reachable only from this machine: 127.0.0.0/8, ::1 or "localhost".
 bool IsLoopback(const std::string& host);
 
 // Reads the current flags. INVALID_ARGUMENT names the flag, its value and the range.

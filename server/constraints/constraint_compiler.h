@@ -62,15 +62,15 @@ class ConstraintCompiler {
   [[nodiscard]] FairPool::Undo Compile(const std::string& tenant, ConstraintSpec spec, bool at_once,
                                        Done done);
 
-  // Tokens that end outputs and occur in no text, ascending: the end-of-sequence tokens, and
-  // special tokens among the stop tokens. Call only after something was compiled.
+  // Returns the tokens that end outputs and occur in no text, ascending: the end-of-sequence
+  // tokens, and special tokens among the stop tokens. Call only after something was compiled.
   std::vector<int32_t> EndsOf(const StopCriteria& stop);
 
   // Ends waiting jobs; returns when no job runs. Idempotent. Do not call it from two threads at
   // once.
   void Stop() { pool_.Stop(); }
 
-  // Bytes of the cached constraints.
+  // Returns the bytes of the cached constraints.
   size_t kept_bytes();
 
  private:

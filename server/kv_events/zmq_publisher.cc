@@ -201,7 +201,7 @@ class ZmqPublisher::Impl {
     if (replay_.has_value()) Keep(zmq::message_t(ZmtpMessage({"", number, payload})));
   }
 
-  // False when a subscriber had no room.
+  // Returns false when a subscriber had no room.
   bool SendToSubscribers(zmq::message_t& message) {
     bool all = true;
     for (auto peer = events_.peers().begin(); peer != events_.peers().end();) {

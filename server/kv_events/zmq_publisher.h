@@ -52,10 +52,10 @@ class ZmqPublisher {
   // Starts the thread, which ends when the log is closed. Called once; `log` outlives this object.
   absl::Status Publish(KvEventLog& log);
 
-  // The endpoints as bound, with the port's number.
+  // Return the endpoints as bound, with the port's number.
   std::string endpoint() const;
   std::string replay_endpoint() const;  // empty: no replays
-  // The number of messages that at least one subscriber has missed.
+  // Returns the number of messages that at least one subscriber has missed.
   int64_t dropped() const;
 
  private:

@@ -28,7 +28,7 @@ class ZmtpReader {
   // older version or another mechanism, and for a frame of more than kMaxBodyBytes; also returns
   // the error of `take`. Do not call it after an error.
   absl::Status Read(std::string_view bytes, absl::FunctionRef<absl::Status(const ZmtpFrame&)> take);
-  // True when the peer's greeting is complete.
+  // Returns true when the peer's greeting is complete.
   bool greeted() const { return greeted_; }
 
  private:
@@ -37,15 +37,15 @@ class ZmtpReader {
 };
 
 std::string ZmtpGreeting();
-// The command that ends the handshake. `socket_type` is "PUB", "ROUTER", ...
+// Returns the command that ends the handshake. `socket_type` is "PUB", "ROUTER", ...
 std::string ZmtpReady(std::string_view socket_type);
-// The message with these frames.
+// Returns the message with these frames.
 std::string ZmtpMessage(std::initializer_list<std::string_view> frames);
 
-// Whether the frame is the command `name`. A command's body is [name length, a byte] [name]
+// Returns whether the frame is the command `name`. A command's body is [name length, a byte] [name]
 // [arguments].
 bool IsZmtpCommand(const ZmtpFrame& frame, std::string_view name);
-// The answer to a frame that is the command PING.
+// Returns the answer to a frame that is the command PING.
 std::string ZmtpPong(const ZmtpFrame& ping);
 
 }  // namespace tlm

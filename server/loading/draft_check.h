@@ -11,7 +11,7 @@ namespace tlm {
 
 inline constexpr char kDraftModelFlag[] = "draft_model";
 
-// The options for loading --draft_model: the model's, without --calibration.
+// Returns the options for loading --draft_model: the model's, without --calibration.
 ServerOptions DraftOptions(const ServerOptions& options);
 
 // FAILED_PRECONDITION when the two differ in their vocab_size. All errors of these functions name

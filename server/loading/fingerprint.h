@@ -51,7 +51,7 @@ struct StoredTypes {
   std::string calibration;  // hash of the text of --calibration; empty: none
 };
 
-// A hexadecimal hash of
+// Returns a hexadecimal hash of
 //
 //   weights      `weights_identity`
 //   config       the canonical text of the configuration

@@ -70,14 +70,14 @@ int64_t HostKvBlocks(uint64_t total, uint64_t left, int64_t block_bytes, int64_t
                     std::max(context_blocks * sequences, context_blocks));
 }
 
-// The batch limits of a draft model.
+// Returns the batch limits of a draft model.
 BatchLimits DraftBatch(BatchLimits batch, const DraftNeeds& draft) {
   batch.max_context = std::min(batch.max_context, draft.context_length);
   batch.max_logits_rows = std::min(batch.max_sequences, batch.max_tokens);
   return batch;
 }
 
-// The weights of both models; one is packed after the other.
+// Returns the weights of both models; one is packed after the other.
 WeightBytes BothWeights(const WeightBytes& model, const WeightBytes& draft) {
   return {.host = std::max(model.host, draft.host), .device = model.device + draft.device};
 }
@@ -123,7 +123,7 @@ absl::Status CheckGpu(const MemoryPlan& plan, const WeightBytes& weights, uint64
       HumanBytes(kv_bytes), plan.kv_blocks * kBlockTokens, HumanBytes(reserve));
 }
 
-// The bytes of a GPU's memory that the plan may use.
+// Returns the bytes of a GPU's memory that the plan may use.
 uint64_t GpuBudget(const ServerOptions& options, const DeviceInfo& device) {
   const double share = options.gpu_memory_fraction * static_cast<double>(device.total_bytes);
   return std::min(static_cast<uint64_t>(share), static_cast<uint64_t>(device.free_bytes));

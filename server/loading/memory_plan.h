@@ -54,7 +54,7 @@ absl::StatusOr<MemoryPlan> PlanMemory(const ServerOptions& options, const ModelC
                                       const MemoryNeeds& needs, const DeviceInfo& device,
                                       uint64_t available, const DraftNeeds* draft = nullptr);
 
-// The draft model's part of that plan: no more blocks than its context can use.
+// Returns the draft model's part of that plan: no more blocks than its context can use.
 MemoryPlan PlanDraft(const MemoryPlan& plan, const DraftNeeds& draft);
 
 }  // namespace tlm

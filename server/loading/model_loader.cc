@@ -237,7 +237,7 @@ absl::Status Identify(const ServerOptions& options, const WeightsRecord& weights
   return absl::OkStatus();
 }
 
-// The directory, for others that read the tokenizer themselves.
+// Returns the directory, for others that read the tokenizer themselves.
 std::string DirectoryOf(const ServerOptions& options) {
   if (!options.preset.empty()) return "";
   std::error_code error;

@@ -24,7 +24,7 @@ std::string NameOf(const std::string& model_dir) {
   return (path.extension() == ".gguf" ? path.stem() : path.filename()).string();
 }
 
-// Whether the text looks like "Qwen/Qwen3-0.6B", unlike the usual paths of local folders.
+// Returns whether the text looks like "Qwen/Qwen3-0.6B", unlike the usual paths of local folders.
 bool LooksLikeHubName(const std::string& text) {
   return std::count(text.begin(), text.end(), '/') == 1 && text.find_first_of("./~") > 0 &&
          text.back() != '/';

@@ -41,13 +41,13 @@ class ModelSource {
 
   const std::string& name() const { return name_; }  // of the preset, the directory or the file
   const ModelConfig& config() const { return config_; }
-  // Every tensor, sorted by name, in the type in which `ops` takes it alone: F64 as F32.
+  // Returns every tensor, sorted by name, in the type in which `ops` takes it alone: F64 as F32.
   // Block-quantised tensors are listed dequantised where `ops` takes no blocks, and with kFloat32.
   std::vector<TensorRecord> Tensors(WeightFormat format, const Ops& ops) const;
   // FAILED_PRECONDITION, naming the flag and a tensor, if `format` quantises and a matrix of the
   // files is already block-quantised.
   absl::Status CheckFormat(WeightFormat format) const;
-  // The type of the matrices once packed by `ops`; see MatrixTypeOf.
+  // Returns the type of the matrices once packed by `ops`; see MatrixTypeOf.
   DType MatrixType(WeightFormat format, const Ops& ops) const {
     return MatrixTypeOf(config_, weights_, format, ops);
   }
@@ -60,21 +60,21 @@ class ModelSource {
     bool by_packer_alone = true;
     bool checks_finite = false;  // true: the packer does; see Ops::ChecksFinite
   };
-  // The tensors of the files, or generated ones; the views are valid until this object is moved or
-  // destroyed. Call at most once. The weights have a pager, except those of shared files; it makes
-  // the checks that the packer does not make. RESOURCE_EXHAUSTED when the address space does not
-  // suffice.
+  // Returns the tensors of the files, or generated ones; the views are valid until this object is
+  // moved or destroyed. Call at most once. The weights have a pager, except those of shared files;
+  // it makes the checks that the packer does not make. RESOURCE_EXHAUSTED when the address space
+  // does not suffice.
   absl::StatusOr<ModelWeights> Weights(const Reading& reading);
 
-  // The identity of these weights: a hash of their tensors, or the generator and seed. For files
-  // that only the packer reads, call it after the weights were packed; otherwise it reads all of
-  // them, with several threads.
+  // Returns the identity of these weights: a hash of their tensors, or the generator and seed. For
+  // files that only the packer reads, call it after the weights were packed; otherwise it reads all
+  // of them, with several threads.
   absl::StatusOr<std::string> WeightsIdentity() const;
   // Adds to the status `read`, of reading the weights, the name of the file at fault: a file that
   // changed (FAILED_PRECONDITION), or the file of the tensor in FieldOf(read).
   absl::Status WithFile(const absl::Status& read) const;
-  // The files, once the weights are packed; nullopt for generated weights. This must be the last
-  // call.
+  // Returns the files, once the weights are packed; nullopt for generated weights. This must be the
+  // last call.
   std::optional<Checkpoint> TakeCheckpoint() { return std::move(checkpoint_); }
 
  private:

@@ -71,7 +71,7 @@ void WarnOfSmallVocabulary(const Tokenizer& tokenizer, const ModelConfig& config
       Quoted(tokenizer.TokenBytes(last)), last, config.vocab_size);
 }
 
-// Null: the file has no tokenizer.
+// Returns null if the file has no tokenizer.
 absl::StatusOr<std::unique_ptr<Tokenizer>> MakeGgufTokenizer(const GgufMetadata& metadata) {
   if (!HasGgufTokenizer(metadata)) return nullptr;
   TLM_ASSIGN_OR_RETURN(TokenizerDescription description, ReadGgufTokenizer(metadata));

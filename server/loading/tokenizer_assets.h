@@ -22,7 +22,7 @@ namespace tlm {
 
 inline constexpr size_t kMaxTokenizerBytes = size_t{256} << 20;  // per file
 
-// SHA-256 over the files that a chat template and its special tokens may come from.
+// Returns the SHA-256 over the files that a chat template and its special tokens may come from.
 absl::StatusOr<std::string> HashOfChatFiles(const std::string& model_dir);
 
 // See ServedModel::tokenizer_files. Reads tokenizer.json, and every other existing file that
@@ -33,12 +33,12 @@ absl::StatusOr<std::vector<ModelFile>> ReadTokenizerFiles(const std::string& mod
 
 inline constexpr char kGgufChatTemplate[] = "tokenizer.chat_template";
 
-// SHA-256 over the metadata that tokenizers come from, and over the metadata that a chat template
-// and its special tokens come from.
+// Return the SHA-256 over the metadata that tokenizers come from, and over the metadata that a chat
+// template and its special tokens come from.
 absl::StatusOr<std::string> HashOfGgufTokenizer(const GgufMetadata& metadata);
 absl::StatusOr<std::string> HashOfGgufChat(const GgufMetadata& metadata);
 
-// A JSON object with bos_token, eos_token, unk_token and pad_token, as far as they exist.
+// Returns a JSON object with bos_token, eos_token, unk_token and pad_token, as far as they exist.
 nlohmann::json GgufSpecialTokens(const GgufMetadata& metadata);
 
 // See ServedModel::tokenizer_files. Makes a tokenizer.json from the metadata, and a
@@ -63,7 +63,7 @@ struct TokenizerAssets {
 absl::StatusOr<TokenizerAssets> LoadTokenizerAssets(const ServerOptions& options,
                                                     const ModelConfig& config);
 
-// The tokenizer of a model directory or a GGUF file; null: it has none. Errors as above.
+// Returns the tokenizer of a model directory or a GGUF file; null: it has none. Errors as above.
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerAlone(const std::string& model);
 
 }  // namespace tlm

@@ -14,9 +14,9 @@
 
 namespace tlm {
 
-// The most descriptors that may be open when a connection is accepted: enough for `max_connections`
-// and the server itself, at most the system's limit (RLIMIT_NOFILE). `extra` is a reserve for ports
-// that must answer when others are full.
+// Returns the most descriptors that may be open when a connection is accepted: enough for
+// `max_connections` and the server itself, at most the system's limit (RLIMIT_NOFILE). `extra` is a
+// reserve for ports that must answer when others are full.
 int64_t DescriptorBudget(int64_t max_connections, int64_t extra);
 
 // Thread-safe.

@@ -28,9 +28,9 @@ class FloodDetector {
   static constexpr int kPolls = 4;
   static constexpr uint64_t kFloodBytes = uint64_t{1280} << 10;
 
-  // True if, since the server last wrote, it has read kFloodBytes in at least kPolls polls: either
-  // for kContinuousNs with more bytes at every poll, or for kIntermittentNs with more bytes at some
-  // polls, including the one at `now_ns`.
+  // Returns true if, since the server last wrote, it has read kFloodBytes in at least kPolls polls:
+  // either for kContinuousNs with more bytes at every poll, or for kIntermittentNs with more bytes
+  // at some polls, including the one at `now_ns`.
   bool IsFlood(const ConnectionTraffic& traffic, int64_t now_ns);
 
  private:
@@ -55,14 +55,15 @@ struct Peer {
 
   // "127.0.0.1:50051" or "[::1]:50051"; empty when not connected.
   std::string Name() const;
-  // The address; for IPv6 its /64 network, which belongs to one subscriber.
+  // Returns the address; for IPv6 its /64 network, which belongs to one subscriber.
   std::string Network() const { return address.size() == 16 ? address.substr(0, 8) : address; }
 };
 Peer PeerOf(int descriptor);
 
-// A number that identifies a socket forever, while descriptors are reused. 0: no longer a socket.
+// Returns a number that identifies a socket forever, while descriptors are reused. 0: no longer a
+// socket.
 uint64_t SocketCookie(int descriptor);
-// Whether the other end has closed the connection.
+// Returns whether the other end has closed the connection.
 bool IsClosedByPeer(int descriptor);
 // Ends the connection if the socket still has that cookie, and drops its unread bytes. Returns
 // whether it did.

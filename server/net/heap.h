@@ -24,8 +24,8 @@ class HeapTrimmer {
   static constexpr int kFirstTrimPolls = 1;
   static constexpr int kSecondTrimPolls = 10;
 
-  // Whether to trim the heap. Call regularly with FreeHeapBytes(). Growth counts from the first
-  // poll.
+  // Returns whether to trim the heap. Call regularly with FreeHeapBytes(). Growth counts from the
+  // first poll.
   bool ShouldTrim(int64_t free_bytes);
 
  private:
@@ -33,7 +33,7 @@ class HeapTrimmer {
   int quiet_polls_ = kSecondTrimPolls;  // since it last grew; kSecondTrimPolls: nothing to do
 };
 
-// The free bytes of the heap, returned to the system or not.
+// Returns the free bytes of the heap, returned to the system or not.
 int64_t FreeHeapBytes();
 
 // Returns the heap's free memory to the system. Allocations are blocked meanwhile, for some

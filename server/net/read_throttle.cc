@@ -44,14 +44,14 @@ class Readers {
     states_.push_back(fmt::format("/proc/self/task/{}/stat", gettid()));
   }
 
-  // Whether none of them runs or is about to run.
+  // Returns whether none of them runs or is about to run.
   bool AllIdle() {
     MutexLock lock(&mutex_);
     return std::none_of(states_.begin(), states_.end(), IsRunning);
   }
 
  private:
-  // False for a thread that has ended.
+  // Returns false for a thread that has ended.
   static bool IsRunning(const std::string& state) {
     const int file = open(state.c_str(), O_RDONLY | O_CLOEXEC);
     if (file < 0) return false;

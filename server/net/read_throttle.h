@@ -54,12 +54,12 @@ class ReadBudget {
   // by now.
   void Cut(int descriptor, uint64_t cookie);
 
-  // Bytes that may be read from it now. 0: none, and a later EndRound() returns it. kEnded: it was
-  // cut. kUnbounded: the descriptor was not added.
+  // Returns the bytes that may be read from it now. 0: none, and a later EndRound() returns it.
+  // kEnded: it was cut. kUnbounded: the descriptor was not added.
   size_t Allowance(int descriptor);
   void NoteRead(int descriptor, size_t bytes);
 
-  // The number of open connections from which gRPC has not tried to read yet.
+  // Returns the number of open connections from which gRPC has not tried to read yet.
   size_t Unread();
 
   // Waits until a connection waits, at most `timeout`; returns whether one does.
@@ -84,7 +84,7 @@ class ReadBudget {
     std::string peer;
   };
 
-  // Null unless it was added and not cut.
+  // Returns null unless it was added and not cut.
   Connection* Find(int descriptor) TLM_REQUIRES(mutex_);
   // Resets the connection to that state.
   void Reset(int descriptor, Connection& connection, State state) TLM_REQUIRES(mutex_);
@@ -115,8 +115,8 @@ class ReadThrottle {
 
   // `descriptor` is a socket that is about to be passed to gRPC, and may have `max_streams` calls.
   void Add(int descriptor, int64_t max_streams);
-  // Whether so many connections wait for gRPC's first read that it should get no more now: they
-  // would wait there, and the work of all other connections after them.
+  // Returns whether so many connections wait for gRPC's first read that it should get no more now:
+  // they would wait there, and the work of all other connections after them.
   bool IsFull() { return budget_.Unread() >= kMaxUnread; }
 
  private:

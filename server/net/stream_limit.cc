@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::json;
 
-// The answer to a channelz call; null for an id that is gone.
+// Returns the answer to a channelz call; null for an id that is gone.
 json Take(char* text) {
   if (text == nullptr) return nullptr;
   json answer = json::parse(text, nullptr, /*allow_exceptions=*/false);

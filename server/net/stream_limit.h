@@ -21,7 +21,7 @@ struct StreamCounts {
   int64_t started = 0;   // since the connection began
   int64_t messages = 0;  // received completely, since the connection began
 
-  // Upper bound of the open streams whose message has not arrived.
+  // Returns an upper bound of the open streams whose message has not arrived.
   int64_t half_open() const { return open < started - messages ? open : started - messages; }
 };
 
@@ -29,9 +29,10 @@ struct StreamCounts {
 class StreamCounter {
  public:
   virtual ~StreamCounter() = default;
-  // The id of the connection with `peer` (Peer::Name); nullopt if there is none yet, or no longer.
+  // Returns the id of the connection with `peer` (Peer::Name); nullopt if there is none yet, or no
+  // longer.
   virtual std::optional<int64_t> Find(const std::string& peer) = 0;
-  // nullopt for a connection that is gone completely.
+  // Returns nullopt for a connection that is gone completely.
   virtual std::optional<StreamCounts> Count(int64_t id) = 0;
 };
 
@@ -72,8 +73,8 @@ class StreamLimit {
   // Counts streams, if the bytes read allow too many. Returns the connections to cut, by descriptor
   // and cookie, and forgets them, except for the streams that they still have until these end.
   std::vector<std::pair<int, uint64_t>> Enforce();
-  // Bytes that may be read before there can be too many streams, streams of cut connections
-  // included. 0: there are too many now.
+  // Returns the bytes that may be read before there can be too many streams, streams of cut
+  // connections included. 0: there are too many now.
   size_t RoomBytes();
 
  private:
@@ -90,11 +91,11 @@ class StreamLimit {
   };
   using Connections = std::map<int, Connection>;  // by descriptor
 
-  // The most open streams that there can be, given the bytes read.
+  // Returns the most open streams that there can be, given the bytes read.
   int64_t AtMost() const TLM_REQUIRES(mutex_) { return streams_ + uncounted_bytes_ / kMinBytes; }
   bool MayExceed(int64_t streams);
   void CountEnding();
-  // Copies of the connections that may have streams, most streams first.
+  // Returns copies of the connections that may have streams, most streams first.
   std::vector<std::pair<int, Connection>> Candidates();
   Connections::iterator WithMostStreams() TLM_REQUIRES(mutex_);
   std::pair<int, uint64_t> Remove(Connections::iterator connection) TLM_REQUIRES(mutex_);

@@ -29,7 +29,7 @@ class TlsCertificates {
   const TlsFiles& files() const { return files_; }
   // Shared with handshakes in progress. Never null.
   std::shared_ptr<const TlsMaterial> Current() const;
-  // The expiry of the server's certificate in effect.
+  // Returns the expiry of the server's certificate in effect.
   absl::Time expires() const { return Current()->expires; }
 
   // Checks whether the files have changed; cheap if they have not. True: the new content is in

@@ -48,7 +48,7 @@ struct GpuMonitor::Shared {
     ended = true;
     changed.NotifyAll();
   }
-  // False when the monitor ends.
+  // Returns false when the monitor ends.
   bool WaitForWish() {
     MutexLock lock(&mutex);
     while (!wanted && !ending) changed.Wait(&mutex);

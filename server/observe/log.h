@@ -34,8 +34,8 @@ absl::StatusOr<LogFormat> LogFormatFromName(std::string_view name);
 // other threads start; afterwards spdlog::info and its kind may be called from any thread.
 absl::Status SetUpLog(std::string_view level, LogFormat format, bool calls = true);
 
-// Whether calls are logged by default: not as text at a terminal, where the lines would bury the
-// output of other programs. JSON is for programs, which may read from a terminal.
+// Returns whether calls are logged by default: not as text at a terminal, where the lines would
+// bury the output of other programs. JSON is for programs, which may read from a terminal.
 bool LogsCallsByDefault(LogFormat format);
 
 // Flushes the buffers; for use before the process ends without destructors.
@@ -71,8 +71,8 @@ class LineLimit {
  public:
   explicit LineLimit(int64_t lines) : lines_(lines) {}
 
-  // The number of lines suppressed since the last one if a line may be written at `now`, else
-  // nullopt.
+  // Returns the number of lines suppressed since the last one if a line may be written at `now`,
+  // else nullopt.
   std::optional<int64_t> Take(absl::Time now) {
     MutexLock lock(&mutex_);
     if (now - second_ >= absl::Seconds(1)) {

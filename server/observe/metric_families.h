@@ -35,7 +35,7 @@ class MetricFamilies {
   prometheus::Histogram& Histogram(std::string_view name, LabelValues values,
                                    const std::vector<double>& buckets);
 
-  // The families that have samples.
+  // Returns the families that have samples.
   std::vector<prometheus::MetricFamily> Collect() const { return registry_.Collect(); }
 
  private:
@@ -45,11 +45,11 @@ class MetricFamilies {
   std::map<std::string_view, prometheus::Family<prometheus::Histogram>*> histograms_;
 };
 
-// Label names and values of one sample; their numbers must be equal.
+// Pairs the label names and values of one sample; their numbers must be equal.
 prometheus::Labels LabelsOf(const MetricSpec& spec, LabelValues values);
 
-// Bucket bounds of histograms, in seconds; metrics named vllm: have the bounds of vLLM 0.9 and
-// later.
+// Return the bucket bounds of histograms, in seconds; metrics named vllm: have the bounds of vLLM
+// 0.9 and later.
 std::vector<double> FirstTokenBuckets();
 std::vector<double> InterTokenBuckets();
 std::vector<double> RequestTimeBuckets();

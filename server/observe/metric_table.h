@@ -17,10 +17,10 @@ struct MetricSpec {
   std::string_view help;
 };
 
-// All metrics, in the order of the documentation.
+// Returns all metrics, in the order of the documentation.
 std::span<const MetricSpec> AllMetrics();
 
-// The metric of this name, which must exist.
+// Returns the metric of this name, which must exist.
 const MetricSpec& MetricNamed(std::string_view name);
 
 // AllMetrics as a Markdown table.

@@ -44,7 +44,8 @@ std::optional<double> Scaled(const std::optional<T>& value, double by) {
   return static_cast<double>(*value) * by;
 }
 
-// The last argument of an NVML function, if it succeeds; nullopt also when the library lacks it.
+// Returns the last argument of an NVML function, if it succeeds; nullopt also when the library
+// lacks it.
 template <typename T>
 std::optional<T> Ask(Code (*function)(Handle, T*), Handle device) {
   T value{};

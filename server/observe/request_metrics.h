@@ -62,9 +62,9 @@ class RequestMetrics {
     }
   };
 
-  // The histogram of vLLM with this name, in vLLM's buckets for requests.
+  // Returns the histogram of vLLM with this name, in vLLM's buckets for requests.
   prometheus::Histogram& Times(std::string_view name);
-  // The project's own histogram with this name, in LatencyBuckets.
+  // Returns the project's own histogram with this name, in LatencyBuckets.
   prometheus::Histogram& Fine(std::string_view name);
 
   MetricFamilies& families_;

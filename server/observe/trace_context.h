@@ -18,12 +18,13 @@ struct TraceContext {
   bool sampled = false;
   std::string tracestate;  // the caller's, unchanged
 
-  // The `traceparent` header with this span as the parent.
+  // Returns the `traceparent` header with this span as the parent.
   std::string Traceparent() const;
 };
 
-// The trace of the header `traceparent`, with a new span for this call from `random`. If the header
-// is empty or malformed, a new trace that is not sampled, as the recommendation requires.
+// Returns the trace of the header `traceparent`, with a new span for this call from `random`. If
+// the header is empty or malformed, a new trace that is not sampled, as the recommendation
+// requires.
 TraceContext TraceContextFrom(std::string_view traceparent,
                               const std::function<uint64_t()>& random);
 

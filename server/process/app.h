@@ -61,7 +61,7 @@ class App {
 
   // Call once loaded.
   const ServedModel& served() const { return loaded_->served; }
-  // The backend and the reason for it, in one line for display.
+  // Returns the backend and the reason for it, in one line for display.
   const std::string& backend_reason() const { return loaded_->backend_reason; }
   int64_t active_calls() const { return admission_->active_calls(); }
 

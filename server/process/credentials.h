@@ -28,7 +28,7 @@ class Credentials {
                                                            Metrics& metrics, Clock& clock);
 
   const Authenticator& authenticator() const { return *authenticator_; }
-  // Null: no TLS.
+  // Returns null without TLS.
   const TlsCertificates* tls() const { return tls_.get(); }
 
  private:

@@ -18,9 +18,9 @@ namespace tlm {
 // many steps in a row would attract retries, because it answers fastest, and make them fail too.
 inline constexpr int64_t kPersistentFaults = 3;
 
-// OK, or why the engine is unhealthy: its last kPersistentFaults steps failed, the device is lost
-// (errors.h), or it has had work for longer than `stall_timeout` without finishing a step. A long
-// prefill is many steps.
+// Returns OK, or why the engine is unhealthy: its last kPersistentFaults steps failed, the device
+// is lost (errors.h), or it has had work for longer than `stall_timeout` without finishing a step.
+// A long prefill is many steps.
 absl::Status EngineHealth(const EngineStats& stats, absl::Time now, absl::Duration stall_timeout);
 
 // Called on the monitor's thread, one at a time.

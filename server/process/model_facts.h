@@ -7,7 +7,7 @@
 
 namespace tlm {
 
-// The argument of Metrics::SetModel.
+// Returns the argument of Metrics::SetModel.
 ModelFacts FactsOf(const ServedModel& served);
 
 }  // namespace tlm

@@ -26,7 +26,7 @@ absl::Status CannotWrite(std::string_view flag, const std::string& path) {
   return FailedPrecondition("--{}: {} cannot be written: {}", flag, path, std::strerror(errno));
 }
 
-// Whether an earlier server left the file, or mktemp made it.
+// Returns whether an earlier server left the file, or mktemp made it.
 bool IsPortFile(const std::string& path) {
   const absl::StatusOr<std::string> text = ReadFile(path, kMaxBytes);
   return text.ok() && (text->empty() || text->back() == '\n') &&

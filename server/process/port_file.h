@@ -15,9 +15,9 @@ namespace tlm {
 // The file exists as long as this object, unless another server replaces it. Move-only.
 class PortFile {
  public:
-  // OK if there is no file, or a file that Create() may replace: a regular file, not a link, that
-  // is empty or contains a port number. FAILED_PRECONDITION names flag and path. An empty path is
-  // OK.
+  // Returns OK if there is no file, or a file that Create() may replace: a regular file, not a
+  // link, that is empty or contains a port number. FAILED_PRECONDITION names flag and path. An
+  // empty path is OK.
   static absl::Status Check(std::string_view flag, const std::string& path);
 
   // Writes the number and a line feed to another file and renames it, so that readers never see a

@@ -20,7 +20,7 @@ void NotifyReady(std::string_view text);
 void NotifyStopping(std::string_view text);
 // Reports that the server is healthy, for the manager's watchdog.
 void NotifyAlive();
-// The timeout of the manager's watchdog; nullopt without a watchdog.
+// Returns the timeout of the manager's watchdog; nullopt without a watchdog.
 std::optional<absl::Duration> WatchdogTimeout();
 
 }  // namespace tlm

@@ -15,7 +15,7 @@ namespace tlm {
 // abort.
 absl::Status RaiseDescriptorLimit(int64_t max_connections);
 
-// The fewest threads, besides the calling one, of a server with these options.
+// Returns the fewest threads, besides the calling one, of a server with these options.
 int ThreadsNeeded(const ServerOptions& options);
 
 // RESOURCE_EXHAUSTED, with both numbers, if this process cannot start `count` more threads, or has

@@ -21,16 +21,17 @@ absl::Status CheckFacades(const std::vector<std::string>& names);
 std::vector<std::unique_ptr<Facade>> MakeFacades(const std::vector<std::string>& names,
                                                  const CallServices& services, const RpcGate& gate);
 
-// Whether one of these façades streams the events of the prefix cache, so that the engine must log
-// them.
+// Returns whether one of these façades streams the events of the prefix cache, so that the engine
+// must log them.
 bool WantKvEvents(const std::vector<std::string>& names);
 
 // If the gRPC method "/SERVICE/METHOD" belongs to a façade, explains how to enable it; otherwise
 // empty.
 std::string ExplainFacadeMethod(const std::string& method);
 
-// The method of the calls that the log and metrics name `rpc`: "tlm.v1.LanguageModel/Generate" for
-// "Generate", "vllm.grpc.engine.VllmEngine/Abort" for "vllm.Abort". "_OTHER" for an unknown name.
+// Returns the method of the calls that the log and metrics name `rpc`:
+// "tlm.v1.LanguageModel/Generate" for "Generate", "vllm.grpc.engine.VllmEngine/Abort" for
+// "vllm.Abort". "_OTHER" for an unknown name.
 std::string MethodNamed(std::string_view rpc);
 
 }  // namespace tlm

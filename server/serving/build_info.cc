@@ -31,8 +31,8 @@ size_t RoundUp(size_t bytes, size_t alignment) {
   return (bytes + alignment - 1) & ~(alignment - 1);
 }
 
-// The description of the note with that owner and type among the notes of one segment; empty when
-// there is none.
+// Returns the description of the note with that owner and type among the notes of one segment;
+// empty when there is none.
 std::string_view FindNote(std::string_view notes, size_t alignment, std::string_view owner,
                           uint32_t type) {
   while (notes.size() >= sizeof(ElfW(Nhdr))) {
@@ -68,7 +68,7 @@ std::string BuildIdOf(const dl_phdr_info& object) {
   return linked;
 }
 
-// Every loaded object, by file name, with its build id; the program itself has no name.
+// Returns every loaded object, by file name, with its build id; the program itself has no name.
 std::map<std::string, std::string> LoadedBuildIds() {
   std::map<std::string, std::string> ids;
   dl_iterate_phdr(
@@ -97,7 +97,8 @@ std::string ComputingLibraries(const std::map<std::string, std::string>& ids, bo
   return text;
 }
 
-// The bits of the results at points that spread over the ranges that the model uses.
+// Returns a hash of the bits of the results at points that spread over the ranges that the model
+// uses.
 absl::StatusOr<std::string> HashOfMath() {
   std::vector<double> answers;
   answers.reserve(5 * kMathProbes);

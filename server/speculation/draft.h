@@ -38,7 +38,8 @@ struct Guess {
 class DraftSource {
  public:
   virtual ~DraftSource() = default;
-  // The number of tokens that the source must compute before it can guess for this sequence.
+  // Returns the number of tokens that the source must compute before it can guess for this
+  // sequence.
   virtual int64_t Lag(int64_t sequence, std::span<const int32_t> tokens) const = 0;
   // Guesses for all sequences, one token of each at a time. INTERNAL: a device fault; nothing is
   // guessed, and the source has forgotten every sequence.

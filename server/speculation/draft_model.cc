@@ -10,8 +10,8 @@
 namespace tlm {
 namespace {
 
-// How many of the first `tokens` need not be computed again; the last one must be, as its logits
-// are not stored.
+// Returns how many of the first `tokens` need not be computed again; the last one must be, as its
+// logits are not stored.
 int64_t Reusable(std::span<const int32_t> computed, std::span<const int32_t> tokens) {
   if (tokens.empty()) return 0;
   const auto before_last = tokens.first(tokens.size() - 1);

@@ -53,7 +53,7 @@ class DraftModel final : public DraftSource {
     int64_t chunk = 0;   // tokens in the batch
     bool draws = false;  // the chunk has a job for the next draft token
 
-    // Number of known tokens.
+    // Returns the number of known tokens.
     int64_t tokens() const {
       return static_cast<int64_t>(guess->tokens.size() + guess->draft.size());
     }
@@ -63,7 +63,8 @@ class DraftModel final : public DraftSource {
   std::vector<Work> Plan(std::span<Guess> guesses);
   // Forgets all tokens of the state but the first `tokens`.
   void Truncate(State& state, int64_t tokens);
-  // The number of blocks, up to `wanted`, that the state of a sequence in this call can have.
+  // Returns the number of blocks, up to `wanted`, that the state of a sequence in this call can
+  // have.
   int64_t Obtainable(const State& state, int64_t wanted) const;
   // Allocates the blocks that `tokens` tokens lack; Obtainable must allow them.
   void Grow(State& state, int64_t tokens);

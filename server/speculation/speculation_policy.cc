@@ -31,7 +31,7 @@ int64_t RoundDown(int64_t tokens) {
   return (tokens >> dropped) << dropped;
 }
 
-// The guessed cost of `ratio` >= 1 times the tokens.
+// Returns the guessed cost of `ratio` >= 1 times the tokens.
 double Growth(double ratio) {
   return ratio <= 2 ? 1 + (kTwice - 1) * (ratio - 1) : kTwice * ratio / 2;
 }

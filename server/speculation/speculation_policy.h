@@ -30,10 +30,10 @@ class StepCosts {
   // that took far longer than its predecessors does not count. Changes between consecutive steps of
   // one size, as contexts grow, are applied to all sizes.
   void Record(int64_t tokens, absl::Duration elapsed);
-  // The estimated time; rises with `tokens` >= 1. Zero while nothing was measured.
+  // Returns the estimated time; rises with `tokens` >= 1. Zero while nothing was measured.
   absl::Duration Estimate(int64_t tokens) const;
-  // Whether a step of `tokens` tokens, or slightly fewer, was recorded lately: within twice the
-  // pause before it, clamped to kMinFreshSteps to kFreshSteps steps.
+  // Returns whether a step of `tokens` tokens, or slightly fewer, was recorded lately: within twice
+  // the pause before it, clamped to kMinFreshSteps to kFreshSteps steps.
   bool IsFresh(int64_t tokens) const;
   static constexpr int64_t kMinFreshSteps = 16;
   static constexpr int64_t kFreshSteps = 128;
@@ -50,13 +50,13 @@ class StepCosts {
     double estimate = 0;      // seconds, from all points
   };
 
-  // The weight of the point's measurements now.
+  // Returns the weight of the point's measurements now.
   double Weight(const Point& point) const;
   void Scale(const Point& known, double factor);
   void AddSample(Point& point, double seconds);
   // Makes the estimates from the measurements.
   void Fit();
-  // The guess, in seconds, for more tokens than the last point of `known` has.
+  // Returns the guess, in seconds, for more tokens than the last point of `known` has.
   static double Beyond(std::span<const Point> known, int64_t tokens);
 
   int64_t steps_ = 0;
@@ -70,14 +70,14 @@ class DraftCosts {
   // Records a call that computed `behind` missing tokens (not counting the two at most that each
   // sequence lacks after a draft) and then guessed in `rounds` >= 1 rounds.
   void Record(int64_t behind, int64_t rounds, absl::Duration elapsed);
-  // Time of one round. Zero while nothing was measured.
+  // Returns the time of one round. Zero while nothing was measured.
   absl::Duration Round() const { return round_; }
   absl::Duration CatchUp(int64_t behind) const { return behind * token_; }
   // Records a step's time: kTrialShare of it may be spent on trials.
   void AddStep(absl::Duration elapsed) {
     credit_ = std::min(credit_ + elapsed * kTrialShare, kMaxCredit);
   }
-  // Whether there is credit for a trial of this size; if so, the credit is spent.
+  // Returns whether there is credit for a trial of this size; if so, the credit is spent.
   bool TakeTrial(int64_t behind, int64_t rounds);
   static constexpr double kTrialShare = 0.01;
   // The most credit: a longer pause does not add more.
@@ -97,8 +97,8 @@ struct DraftCandidate {
   bool by_model = false;
 };
 
-// The draft length of each candidate, at most the number of its chances. Maximizes the expected
-// tokens per second,
+// Returns the draft length of each candidate, at most the number of its chances. Maximizes the
+// expected tokens per second,
 //
 //   (sequences + sum of the chances that a draft token is reached and right)
 //   / (costs(sequences + draft tokens) + rounds * round_time)

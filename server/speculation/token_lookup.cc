@@ -28,7 +28,7 @@ size_t ClassOf(int64_t match_length) {
   return static_cast<size_t>(behind - kClasses.begin()) - 1;
 }
 
-// The number of tokens up to and including `place` that equal those at the end; at most
+// Returns the number of tokens up to and including `place` that equal those at the end; at most
 // MatchRecord::kLongest.
 int64_t MatchLength(std::span<const int32_t> tokens, int64_t place) {
   const int64_t most = std::min(place + 1, MatchRecord::kLongest);

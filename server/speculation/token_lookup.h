@@ -27,8 +27,8 @@ class MatchRecord {
   explicit MatchRecord(double memory = kCommonMemory) : memory_(memory) {}
 
   void Add(int64_t match_length, bool hit);
-  // The estimated chance for a match of this length. `prior`, which may be null, counts like a few
-  // judgements of this record. Never exactly 0 or 1.
+  // Returns the estimated chance for a match of this length. `prior`, which may be null, counts
+  // like a few judgements of this record. Never exactly 0 or 1.
   double Chance(int64_t match_length, const MatchRecord* prior) const;
 
  private:
@@ -58,9 +58,9 @@ class TokenLookup {
   // constant time per token: a prompt token is only noted; a later token is compared with a bounded
   // number of places, at most MatchRecord::kLongest tokens of each.
   void Extend(std::span<const int32_t> tokens);
-  // The tokens that followed the longest match of the last tokens, at most `max_tokens`. Of several
-  // longest matches, prefers the one near which the last match broke off, else the latest. Empty
-  // without a match. `tokens` as in the last Extend.
+  // Returns the tokens that followed the longest match of the last tokens, at most `max_tokens`. Of
+  // several longest matches, prefers the one near which the last match broke off, else the latest.
+  // Empty without a match. `tokens` as in the last Extend.
   Draft Propose(std::span<const int32_t> tokens, int64_t max_tokens) const;
 
  private:

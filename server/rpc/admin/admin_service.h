@@ -42,7 +42,8 @@ class AdminService final : public v1::Admin::CallbackService {
                                       v1::GetConfigResponse* response) override;
 
  private:
-  // The record of the call that begins; its status is OK, or says why the caller is refused.
+  // Returns the record of the call that begins; its status is OK, or says why the caller is
+  // refused.
   CallRecord Begin(const char* name, grpc::CallbackServerContext* context) const;
   // `answer(target)` fills the response and returns the status of the call.
   template <typename Answer>

@@ -24,8 +24,8 @@ inline grpc::ServerUnaryReactor* EndUnary(grpc::CallbackServerContext* context,
   return reactor;
 }
 
-// The status of a call that was reset, or half-closed, before its message arrived. Clients without
-// credentials can make any number of such calls, so they are neither logged nor counted.
+// Returns the status of a call that was reset, or half-closed, before its message arrived. Clients
+// without credentials can make any number of such calls, so they are neither logged nor counted.
 inline grpc::Status WithoutMessage() {
   return {grpc::StatusCode::INVALID_ARGUMENT, "the call has no message"};
 }

@@ -22,7 +22,7 @@ std::vector<std::string> Values(const grpc::AuthContext& auth, const char* prope
   return values;
 }
 
-// The number of common names in a distinguished name in RFC 2253 form.
+// Returns the number of common names in a distinguished name in RFC 2253 form.
 int CommonNames(std::string_view subject) {
   int count = 0;
   bool begins = true;  // an attribute begins here
@@ -34,7 +34,7 @@ int CommonNames(std::string_view subject) {
   return count;
 }
 
-// The client certificate, if the call has one. gRPC has verified it, or there would be no
+// Returns the client certificate, if the call has one. gRPC has verified it, or there would be no
 // connection.
 std::optional<PeerCertificate> CertificateOf(const grpc::ServerContextBase& context) {
   const std::shared_ptr<const grpc::AuthContext> auth = context.auth_context();

@@ -12,9 +12,9 @@
 
 namespace tlm {
 
-// The record of the call `name` that arrives now. `access` is OK if its credentials have `role`;
-// `caller` is their principal. The trace comes from the metadata `traceparent`, or is new. `name`
-// is the name in the log and metrics, "Generate" or "vllm.Generate"; MethodNamed of
+// Returns the record of the call `name` that arrives now. `access` is OK if its credentials have
+// `role`; `caller` is their principal. The trace comes from the metadata `traceparent`, or is new.
+// `name` is the name in the log and metrics, "Generate" or "vllm.Generate"; MethodNamed of
 // server/rpc/facades.h maps it to the method.
 CallRecord BeginCall(const char* name, Role role, grpc::ServerContextBase& context,
                      const CallServices& services);
@@ -24,12 +24,12 @@ CallRecord BeginCall(const char* name, Role role, grpc::ServerContextBase& conte
 // such calls, and gateways can still choose a status of their own.
 void ReturnTrace(grpc::ServerContextBase& context, const CallRecord& record);
 
-// The record, with its final status, of a call that arrives before there is a model.
+// Returns the record, with its final status, of a call that arrives before there is a model.
 CallRecord StartingCall(const char* name, grpc::ServerContextBase& context,
                         const CallServices& services);
 
-// The address in a gRPC peer name ("ipv4:10.0.0.1:4711", "ipv6:%5B::1%5D:4711"), without its port;
-// for another kind of transport the kind ("unix").
+// Returns the address in a gRPC peer name ("ipv4:10.0.0.1:4711", "ipv6:%5B::1%5D:4711"), without
+// its port; for another kind of transport the kind ("unix").
 std::string PeerAddress(std::string_view peer);
 
 }  // namespace tlm

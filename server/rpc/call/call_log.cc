@@ -21,12 +21,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Milliseconds with three decimals.
+// Returns milliseconds with three decimals.
 double Milliseconds(absl::Duration time) {
   return static_cast<double>(absl::ToInt64Microseconds(time)) / 1000;
 }
 
-// The path of the field at fault, cut before a quoted name, which the client chose: see
+// Returns the path of the field at fault, cut before a quoted name, which the client chose: see
 // field_error.h.
 std::string FieldForLog(const absl::Status& status) {
   std::string field = FieldOf(status);
@@ -106,7 +106,8 @@ std::string TextOf(const CallRecord& record, const CallSummary& summary) {
   return line + fmt::format(" peer={} trace={}", record.peer, record.trace.trace_id);
 }
 
-// nullopt: do not log. Otherwise the number of lines left out before this one.
+// Returns nullopt if no line may be logged now, otherwise the number of lines left out before this
+// one.
 std::optional<int64_t> MayLog(const CallRecord& record, absl::Time now) {
   static LineLimit limit(/*lines=*/10);
   if (record.access.ok()) return 0;

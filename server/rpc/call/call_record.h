@@ -74,7 +74,7 @@ struct CallRecord {
 class CallObserver {
  public:
   virtual ~CallObserver() = default;
-  // Whether to sample a trace that begins in this server.
+  // Returns whether to sample a trace that begins in this server.
   virtual bool Samples(const TraceContext& trace) const = 0;
   // Called once for each call, at its end.
   virtual void OnCallEnd(const CallRecord& record, const CallSummary& summary) = 0;
@@ -88,11 +88,11 @@ void MarkFirstToken(CallRecord& record);
 
 v1::Usage UsageOf(const CallRecord& record);
 
-// The status of a call whose deadline has passed: DEADLINE_EXCEEDED, reason EXPIRED_IN_QUEUE or,
-// once the call has started, EXPIRED_RUNNING.
+// Returns the status of a call whose deadline has passed: DEADLINE_EXCEEDED, reason
+// EXPIRED_IN_QUEUE or, once the call has started, EXPIRED_RUNNING.
 absl::Status ExpiredStatus(const CallRecord& record);
-// The status of a call that gRPC cancelled. gRPC also reports the deadline as a cancellation:
-// ExpiredStatus after the deadline, otherwise CANCELLED.
+// Returns the status of a call that gRPC cancelled. gRPC also reports the deadline as a
+// cancellation: ExpiredStatus after the deadline, otherwise CANCELLED.
 absl::Status CancelledStatus(const CallRecord& record);
 
 // Adds a failed call's usage to the trailers: `tlm-usage-bin`, a tlm.v1.Usage, and as text
@@ -107,8 +107,8 @@ struct CallPhase {
   absl::Duration length;
 };
 
-// The phases of an admitted call that ended at `end`: queue; prefill and decode, or compute for
-// calls without tokens; write, which overlaps the others. Empty for other calls.
+// Returns the phases of an admitted call that ended at `end`: queue; prefill and decode, or compute
+// for calls without tokens; write, which overlaps the others. Empty for other calls.
 std::vector<CallPhase> PhasesOf(const CallRecord& record, absl::Time end);
 
 }  // namespace tlm

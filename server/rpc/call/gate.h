@@ -20,7 +20,7 @@ class Gate {
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
 
-  // Null while the server starts; then always the same object.
+  // Returns null while the server starts; then always the same object.
   const Context* Get() const { return open_.load(std::memory_order_acquire); }
   // Call once. Everything that `context` refers to outlives every call.
   void Open(Context context) {
@@ -35,7 +35,8 @@ class Gate {
 
 using RpcGate = Gate<RpcContext>;
 
-// The status of calls while the gate is closed: UNAVAILABLE, reason STARTING, with a retry time.
+// Returns the status of calls while the gate is closed: UNAVAILABLE, reason STARTING, with a retry
+// time.
 absl::Status StartingStatus();
 
 }  // namespace tlm

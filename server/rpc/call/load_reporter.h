@@ -29,7 +29,7 @@ class LoadReporter {
   LoadReporter(const Engine& engine, int64_t max_running_requests, Clock& clock)
       : engine_(engine), max_running_requests_(max_running_requests), clock_(clock) {}
 
-  // A serialized xds.data.orca.v3.OrcaLoadReport:
+  // Returns a serialized xds.data.orca.v3.OrcaLoadReport:
   //   application_utilization  running and waiting requests, plus kIdleRequests, divided by
   //                            max_running_requests; above 1 while more wait than can run
   //   rps_fractional           always 1. Clients weigh a server by rps / utilization, which is fair

@@ -98,7 +98,7 @@ class PendingCall : public StreamListener,
   // gRPC is done with the call: records its end and drops `self_`.
   void Done();
 
-  // True when the call was ended while its request is parsed: further work is useless.
+  // Returns true when the call was ended while its request is parsed: further work is useless.
   bool IsEnding() {
     MutexLock lock(&mutex_);
     return ending_.has_value();

@@ -16,7 +16,7 @@ namespace tlm {
 // The number of the request id's field in every request of tlm.v1 that has one.
 inline constexpr int kRequestIdField = 1;
 
-// The text field `field` of a request; empty when it is absent or the bytes are invalid.
+// Returns the text field `field` of a request; empty when it is absent or the bytes are invalid.
 std::string TextIn(const grpc::ByteBuffer& request, int field);
 
 // Parses a request and frees its bytes, which gRPC would keep until the end of the call. Call once.

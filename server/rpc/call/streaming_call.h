@@ -38,10 +38,10 @@ class StreamingCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>, public 
   // Collects results. Called at every wake-up; while a write is in flight or the request is being
   // read, only until IsAfter().
   virtual void Collect() TLM_REQUIRES(mutex_) = 0;
-  // True when enough results wait to be written; no more are collected then.
+  // Returns true when enough results wait to be written; no more are collected then.
   virtual bool IsAfter() const TLM_REQUIRES(mutex_) = 0;
-  // Whether the status of a call without a message follows headers, like the status of a stream
-  // that fails later; otherwise see ReturnTrace.
+  // Returns whether the status of a call without a message follows headers, like the status of a
+  // stream that fails later; otherwise see ReturnTrace.
   virtual bool FailsAsStream(const absl::Status& /*status*/) const { return false; }
 
  private:

@@ -20,7 +20,7 @@ class TextPools {
   static constexpr int64_t kShortBytes = int64_t{128} << 10;
   static constexpr int kMinThreads = 2;
 
-  // The pool for a request of this many bytes; null: gRPC's thread parses it.
+  // Returns the pool for a request of this many bytes; null: gRPC's thread parses it.
   FairPool* For(int64_t bytes) {
     if (bytes <= kAtOnceBytes) return nullptr;
     return bytes <= kShortBytes ? &short_ : &long_;

@@ -83,7 +83,7 @@ struct RowFormat {
   int64_t vocab_end = 0;
 
   int64_t width() const { return vocab_end - vocab_begin; }
-  // An upper bound of the bytes of one row in a message.
+  // Returns an upper bound of the bytes of one row in a message.
   int64_t row_bytes() const;
 };
 
@@ -113,12 +113,13 @@ absl::StatusOr<GenerateCall> ConvertGenerate(const v1::GenerateRequest& request,
 absl::StatusOr<ForwardCall> ConvertForward(const v1::ForwardRequest& request,
                                            const ServedModel& model);
 absl::StatusOr<ScoreCall> ConvertScore(const v1::ScoreRequest& request, const ServedModel& model);
-// The call for the output in question, with work.claimed. FAILED_PRECONDITION, reason
+// Returns the call for the output in question, with work.claimed. FAILED_PRECONDITION, reason
 // STALE_FINGERPRINT, for another server's output.
 absl::StatusOr<GenerateCall> ConvertVerify(const v1::VerifyRequest& request,
                                            const ServedModel& model);
 
-// An error about a field of a Generate request that is the field `request` of another message.
+// Returns an error about a field of a Generate request that is the field `request` of another
+// message.
 absl::Status InRequest(const absl::Status& status);
 
 // Finishes ConvertGenerate for a call whose constraint was compiled: the constraint continues after
@@ -154,7 +155,7 @@ absl::Status RequireTokenizer(const ServedModel& model, std::string_view field,
 // Fills an empty message. Without a tokenizer (null) it has no bytes.
 void FillTokenInfo(const SampledToken& token, const Tokenizer* tokenizer, v1::TokenInfo& info);
 
-// An upper bound of the bytes of a TokenInfo with `top` alternatives in a list.
+// Returns an upper bound of the bytes of a TokenInfo with `top` alternatives in a list.
 int64_t TokenInfoBytes(int32_t id, size_t top, const Tokenizer* tokenizer);
 
 }  // namespace tlm

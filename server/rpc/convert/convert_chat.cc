@@ -188,7 +188,8 @@ absl::StatusOr<nlohmann::json> ConvertArguments(const v1::ChatInput& chat,
   return ToJson(chat.template_arguments(), 1);
 }
 
-// Whether `path` is a field of ChatInput, such as "messages[2].tool_calls[0].arguments_json".
+// Returns whether `path` is a field of ChatInput, such as
+// "messages[2].tool_calls[0].arguments_json".
 bool IsPart(std::string_view path) {
   const google::protobuf::Descriptor* parent = v1::ChatInput::descriptor();
   while (parent != nullptr) {

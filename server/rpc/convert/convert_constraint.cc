@@ -144,7 +144,7 @@ std::string InWordsOfTags(std::string message) {
   return message;
 }
 
-// The same status, with the constraint's field, or with the part that its message names.
+// Returns the same status, with the constraint's field, or with the part that its message names.
 absl::Status About(const CallConstraint& constraint, const absl::Status& status) {
   const std::string reason = ReasonOf(status);
   if (!absl::IsInvalidArgument(status) && reason != kTooLarge) return status;

@@ -11,12 +11,12 @@
 
 namespace tlm {
 
-// The request's values over the server's defaults; an unset seed stays 0. Errors as in
+// Returns the request's values over the server's defaults; an unset seed stays 0. Errors as in
 // server/rpc/convert/convert.h; their paths begin with "sampling.".
 absl::StatusOr<SamplingParams> ConvertSampling(const v1::SamplingParams& sampling,
                                                const ServedModel& model);
 
-// The number of outputs; 1 if unset.
+// Returns the number of outputs; 1 if unset.
 absl::StatusOr<int64_t> ConvertNumSequences(const v1::SamplingParams& sampling,
                                             const ServedModel& model);
 

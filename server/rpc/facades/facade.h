@@ -30,7 +30,7 @@ class Facade {
   Facade& operator=(const Facade&) = delete;
   virtual ~Facade() = default;
 
-  // The gRPC services, which live as long as this object.
+  // Returns the gRPC services, which live as long as this object.
   virtual std::vector<GrpcListener::NamedService> Services() = 0;
 
   // Sets whether the server is serving: the same as in its health.
@@ -45,7 +45,7 @@ class Facade {
   std::atomic<bool> serving_{false};
 };
 
-// The status of calls that their own client ends: ABORTED, reason ABORTED_BY_CLIENT.
+// Returns the status of calls that their own client ends: ABORTED, reason ABORTED_BY_CLIENT.
 absl::Status AbortedByClient();
 
 // Ends the calls of the caller's tenant with these ids, and returns how many it ended; an inactive

@@ -23,7 +23,7 @@ class ConstrainedCall : public Base {
 
   // Queues the work of an admitted call whose constraint, if any, was compiled.
   virtual absl::Status BeginOutputs(GenerateCall call) TLM_REQUIRES(this->mutex_) = 0;
-  // The status for the client when `status` refuses the constraint.
+  // Returns the status for the client when `status` refuses the constraint.
   virtual absl::Status Refusal(absl::Status status) const = 0;
 
   // Admits the call, whose record_ has the prompt's token count, and begins it, now or once its

@@ -84,7 +84,8 @@ class GenerateBase : public ConstrainedCall<Base> {
     return false;
   }
 
-  // OK, or why the message cannot be sent: some protocols put a whole answer into one message.
+  // Returns OK, or why the message cannot be sent: some protocols put a whole answer into one
+  // message.
   absl::Status CheckSize(const typename Mapping::Response& message) const {
     const int64_t bytes = static_cast<int64_t>(message.ByteSizeLong());
     const int64_t limit = this->rpc_.model.limits.max_response_bytes;

@@ -26,8 +26,8 @@ class GenerateMapping {
   virtual absl::Status Read(Request& request, const ServedModel& model,
                             v1::GenerateRequest& generate) = 0;
 
-  // The status for the protocol's clients when `status`, from Read or ConvertGenerate, refuses the
-  // request.
+  // Returns the status for the protocol's clients when `status`, from Read or ConvertGenerate,
+  // refuses the request.
   virtual absl::Status Refusal(absl::Status status) const { return status; }
   // For a stream: see StreamingCall.
   virtual bool FailsAsStream(const absl::Status& /*status*/) const { return false; }

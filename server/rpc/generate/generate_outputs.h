@@ -25,12 +25,13 @@ class GenerateOutputs {
   GenerateOutputs(const GenerateCall& call, const ServedModel& model,
                   const std::weak_ptr<StreamListener>& listener);
 
-  // The engine's request. Call once. INVALID_ARGUMENT for a resumed output that ends too early.
+  // Returns the engine's request. Call once. INVALID_ARGUMENT for a resumed output that ends too
+  // early.
   absl::StatusOr<Request> Begin(GenerateCall call, CallRecord& record);
 
   // Takes the engine's results and counts them in `record`.
   void Collect(CallRecord& record);
-  // Number of results not sent yet.
+  // Returns the number of results not sent yet.
   int64_t backlog() const { return outputs_.backlog(); }
   // Set once the first output has started.
   const std::optional<StreamStart>& start() const { return outputs_.start(); }

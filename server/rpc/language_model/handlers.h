@@ -54,9 +54,9 @@ grpc::ServerUnaryReactor* StartDetokenize(grpc::CallbackServerContext* context,
 // Polled during the work: true when the call has ended; the work then ends with CANCELLED.
 using IsCancelled = std::function<bool()>;
 
-// The work of Tokenize and Detokenize. FAILED_PRECONDITION without a tokenizer; RESOURCE_EXHAUSTED,
-// reason MESSAGE_TOO_LARGE, as soon as the response exceeds limits.max_response_bytes; otherwise
-// the statuses of convert.
+// Do the work of Tokenize and Detokenize. FAILED_PRECONDITION without a tokenizer;
+// RESOURCE_EXHAUSTED, reason MESSAGE_TOO_LARGE, as soon as the response exceeds
+// limits.max_response_bytes; otherwise the statuses of convert.
 absl::Status Tokenize(const v1::TokenizeRequest& request, const ServedModel& model,
                       const IsCancelled& cancelled, v1::TokenizeResponse& response);
 absl::Status Detokenize(const v1::DetokenizeRequest& request, const ServedModel& model,

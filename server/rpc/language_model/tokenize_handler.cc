@@ -26,7 +26,7 @@ absl::Status CheckResponseSize(size_t bytes, const ServedModel& model) {
       "MESSAGE_TOO_LARGE");
 }
 
-// Bytes of a token in the answer.
+// Returns the bytes of a token in the answer.
 size_t AnswerBytes(int32_t id, const Tokenizer& tokenizer) {
   using google::protobuf::io::CodedOutputStream;
   const size_t bytes = tokenizer.TokenBytes(id).size();

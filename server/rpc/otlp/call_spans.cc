@@ -51,7 +51,7 @@ std::string NameOf(const CallRecord& record, const std::string& method) {
   return std::string(record.operation).append(" ").append(record.model);
 }
 
-// Whether the conventions for gRPC count a status as an error of the server.
+// Returns whether the conventions for gRPC count a status as an error of the server.
 bool IsServerError(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kUnknown:
@@ -66,7 +66,8 @@ bool IsServerError(absl::StatusCode code) {
   }
 }
 
-// The name in OpenAI's API and vLLM; "stop" covers end of sequence, stop tokens and stop strings.
+// Returns the name in OpenAI's API and vLLM; "stop" covers end of sequence, stop tokens and stop
+// strings.
 std::string_view FinishReasonOf(std::string_view finish) {
   const bool stop = finish == "eos" || finish == "stop_token" || finish == "stop_string" ||
                     finish == "constraint_complete";

@@ -21,9 +21,9 @@ namespace otlp_trace = opentelemetry::proto::trace::v1;
 void AddAttribute(std::string_view key, std::string_view value,
                   google::protobuf::RepeatedPtrField<otlp_common::KeyValue>& attributes);
 
-// The span of a call of `method`, "package.Service/Call", that ended at `end` on the wall clock,
-// followed by one span for each of its phases. They contain no text of prompts or outputs and no
-// error messages. server/observe/README.md lists the attributes.
+// Returns the span of a call of `method`, "package.Service/Call", that ended at `end` on the wall
+// clock, followed by one span for each of its phases. They contain no text of prompts or outputs
+// and no error messages. server/observe/README.md lists the attributes.
 std::vector<otlp_trace::Span> SpansOf(const CallRecord& record, const CallSummary& summary,
                                       const std::string& method, absl::Time end);
 

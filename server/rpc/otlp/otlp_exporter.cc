@@ -58,7 +58,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> ChannelTo(const OtlpOptions& opti
   return grpc::CreateCustomChannel(options.endpoint, credentials, arguments);
 }
 
-// A random UUID that identifies one start of the server.
+// Returns a random UUID that identifies one start of the server.
 std::string InstanceId() {
   absl::BitGen random;
   const uint64_t high = (random() & ~uint64_t{0xf000}) | 0x4000;  // version 4
@@ -81,7 +81,7 @@ otlp_trace::ResourceSpans Origin(const OtlpOptions& options, std::string_view ve
   return origin;
 }
 
-// The time that the collector asks clients to wait.
+// Returns the time that the collector asks clients to wait.
 std::optional<absl::Duration> RetryDelayIn(const grpc::Status& status) {
   google::rpc::Status details;
   google::rpc::RetryInfo retry;

@@ -88,7 +88,7 @@ class OtlpExporter final : public CallObserver {
   // Returns once the batch is accepted, refused or lost.
   void Send(const Request& request, int64_t spans);
   grpc::Status TryOnce(const Request& request, Response& response);
-  // False if no further attempt is to follow; the first attempt began at `since`.
+  // Returns false if no further attempt is to follow; the first attempt began at `since`.
   bool WaitToRetry(absl::Time since, absl::Duration delay);
   void Accepted(const Response& response, int64_t spans);
   // Logs the first of several faults in a row, and the end of the series.

@@ -29,7 +29,7 @@ class ClaimCheck {
   // this object.
   ClaimCheck(const GenerateCall& call, const Tokenizer* tokenizer, int64_t max_context);
 
-  // How many claimed tokens, from the first, must be sampled.
+  // Returns how many claimed tokens, from the first, must be sampled.
   size_t to_draw() const { return to_draw_; }
 
   // Adds the next sampled token. Tokens after a mismatch do not count.
@@ -39,9 +39,10 @@ class ClaimCheck {
   absl::Status FillVerdict(const StreamEnd& end, v1::VerifyResponse& response) const;
 
  private:
-  // An assembler that has taken the first `count` claimed tokens, if nothing ended it before.
+  // Returns an assembler that has taken the first `count` claimed tokens, if nothing ended it
+  // before.
   OutputAssembler AssemblerAfter(size_t count) const;
-  // Why the output ends with the last token that matched; nullopt when it continues.
+  // Returns why the output ends with the last token that matched; nullopt when it continues.
   std::optional<FinishReason> ReasonToEnd(const StreamEnd& end) const;
 
   const GenerateWork work_;  // only the claimed tokens and stop criteria

@@ -196,19 +196,19 @@ void OutputAssembler::End(OutputEnd end) {
   if (!items_.empty()) items_.back().text_end = DecodedEnd();
 }
 
-// The end of the text that no later token can take back.
+// Returns the end of the text that no later token can take back.
 int64_t OutputAssembler::CertainEnd() const {
   if (!filter_begin_.has_value()) return DecodedEnd();
   return *filter_begin_ + filter_.releasable();
 }
 
-// How many times an event contains its text: as text, in deltas, and as arguments, which JSON may
-// lengthen.
+// Returns how many times an event contains its text: as text, in deltas, and as arguments, which
+// JSON may lengthen.
 int64_t OutputAssembler::TextFactor() const {
   return (plan_.text ? 1 : 0) + (regions_.has_value() ? 3 : 0);
 }
 
-// The number of sendable tokens that fill an event, up to a settled one if there is one.
+// Returns the number of sendable tokens that fill an event, up to a settled one if there is one.
 size_t OutputAssembler::EventTokens() const {
   int64_t bytes = 0;
   int64_t text_end = text_begin_;

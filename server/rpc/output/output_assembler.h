@@ -36,9 +36,9 @@ class PromptAssembler {
   // No further score will come.
   void Close() { closed_ = true; }
 
-  // True when every token with a score has been in an event.
+  // Returns true when every token with a score has been in an event.
   bool complete() const { return sent_ == prompt_tokens_ || (closed_ && tokens_.empty()); }
-  // Number of tokens not sent yet.
+  // Returns the number of tokens not sent yet.
   int64_t backlog() const { return static_cast<int64_t>(tokens_.size()); }
 
   // Fills the next event, of at most about kMaxChunkBytes; false when there is nothing to send.
@@ -103,14 +103,15 @@ class OutputAssembler {
   // Call when the engine has ended the sequence after the last token appended.
   void Close(FinishReason reason, int32_t matched_token);
 
-  // True after a stop string or Close(); no token is held back any more.
+  // Returns true after a stop string or Close(); no token is held back any more.
   bool ended() const { return end_.has_value(); }
   const OutputEnd& end() const { return *end_; }
-  // Tokens generated so far, up to and including the one that ended the output.
+  // Returns the number of tokens generated so far, up to and including the one that ended the
+  // output.
   int64_t completion_tokens() const { return completion_tokens_; }
   // Replayed tokens among them.
   int64_t replayed_tokens() const { return replayed_tokens_; }
-  // Number of tokens not sent yet.
+  // Returns the number of tokens not sent yet.
   int64_t backlog() const { return static_cast<int64_t>(items_.size()); }
 
   // Fills the next event, of at most about kMaxChunkBytes; false when none is due.

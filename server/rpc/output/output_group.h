@@ -43,13 +43,13 @@ class OutputGroup {
   // OutputAssembler::Replay. If they end it, its token stream is detached at once.
   absl::Status Replay(std::span<const int32_t> ids);
 
-  // The engine's request for `call`, which arrived at `arrival`, with these token streams. The
-  // caller adds the tenant, the id and the deadline.
+  // Returns the engine's request for `call`, which arrived at `arrival`, with these token streams.
+  // The caller adds the tenant, the id and the deadline.
   Request RequestFor(GenerateCall call, absl::Time arrival) const;
 
   // Takes the results from the token streams.
   void Collect();
-  // Number of results not sent yet.
+  // Returns the number of results not sent yet.
   int64_t backlog() const;
   // Detaches all token streams. Idempotent.
   void Detach();
@@ -59,12 +59,12 @@ class OutputGroup {
   // Fills the next `prompt`, `tokens` or `finished` that is due; false when none is due. Call only
   // after start() is set.
   bool NextEvent(v1::GenerateResponse& message);
-  // Why the call fails; remaining events of NextEvent are sent first.
+  // Returns why the call fails; remaining events of NextEvent are sent first.
   const absl::Status& failure() const { return failure_; }
-  // True when all outputs have ended and their `finished` events were taken.
+  // Returns true when all outputs have ended and their `finished` events were taken.
   bool complete() const;
 
-  // Tokens generated so far, over all outputs, replayed ones included.
+  // Returns the number of tokens generated so far, over all outputs, replayed ones included.
   int64_t completion_tokens() const;
   size_t size() const { return outputs_.size(); }
   // For a complete group: what ended the output, as in CallSummary::finish.
@@ -90,9 +90,9 @@ class OutputGroup {
 
   void CollectFrom(Output& output);
   bool NextOutputEvent(size_t index, v1::GenerateResponse& message);
-  // Tokens of an output that this server sampled.
+  // Returns the number of tokens of an output that this server sampled.
   static int64_t SampledTokens(const Output& output);
-  // Sampled tokens after the first one, without forced ones.
+  // Returns the number of sampled tokens after the first one, without forced ones.
   static int64_t Decodes(const Output& output);
   int64_t SampledTokens() const;
   uint64_t Flops(const ModelConfig& config) const;

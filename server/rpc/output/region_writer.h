@@ -17,9 +17,9 @@
 
 namespace tlm {
 
-// The seed of an output's tool-call ids: a function of the prompt and the output's index.
+// Returns the seed of an output's tool-call ids: a function of the prompt and the output's index.
 uint64_t CallSeed(std::span<const int32_t> prompt, int64_t output_index);
-// The id of a call: 9 letters and digits.
+// Returns the id of a call: 9 letters and digits.
 std::string CallId(uint64_t call_seed, int32_t call_index);
 
 // Writes the regions of one output. Thread-compatible.

@@ -28,7 +28,7 @@ class StopStringFilter {
   // longest. No calls after a match.
   std::optional<Match> Append(std::string_view text);
 
-  // The number of bytes, from the start, that no later match can contain.
+  // Returns the number of bytes, from the start, that no later match can contain.
   int64_t releasable() const { return length_ - held_; }
 
   const std::string& stop_string(size_t index) const { return patterns_[index].text; }

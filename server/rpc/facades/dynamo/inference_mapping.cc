@@ -97,7 +97,7 @@ absl::Status CheckUnsupported(const vllm::GenerateRequest& request) {
   return CheckFieldsKnown(request);
 }
 
-// The number of alternatives requested, along with log-probabilities if `wanted`.
+// Returns the number of alternatives requested, along with log-probabilities if `wanted`.
 absl::StatusOr<int> ReadCandidates(std::string_view field, bool wanted, bool given,
                                    const vllm::CandidateTokens& candidates,
                                    const ServedModel& model) {

@@ -135,7 +135,7 @@ absl::Status ReadGuide(openengine::GuidedDecoding& guided, v1::GenerateRequest& 
   return absl::OkStatus();
 }
 
-// The number of alternatives requested, along with log-probabilities if `wanted`.
+// Returns the number of alternatives requested, along with log-probabilities if `wanted`.
 absl::StatusOr<int> ReadCandidates(std::string_view field, bool wanted, bool given,
                                    const openengine::CandidateTokenSelection& candidates,
                                    const ServedModel& model) {

@@ -17,8 +17,8 @@ struct TokenizerArchive {
   std::string sha256;  // hexadecimal
 };
 
-// An uncompressed zip archive of the files; equal files give equal bytes. INTERNAL when libzip
-// fails.
+// Returns an uncompressed zip archive of the files; equal files give equal bytes. INTERNAL when
+// libzip fails.
 absl::StatusOr<std::string> ZipOf(std::span<const ModelFile> files);
 
 // Shares one archive among all callers that hold it at the same time. Thread-safe.

@@ -68,7 +68,7 @@ std::string DefaultsJson(const SamplingParams& defaults) {
   return json.dump();
 }
 
-// The type of most bytes of the weights.
+// Returns the type of most bytes of the weights.
 const char* WeightsType(const ServedMemory& memory) {
   const auto largest =
       std::max_element(memory.weights.begin(), memory.weights.end(),
