@@ -28,7 +28,7 @@ class TokenBucket {
   void GiveBack(int64_t amount, int64_t per_minute, absl::Time now);
 
  private:
-  double left_ = 0;  // at `since_`
+  double left_ = 0;  // tokens left at `since_`
   absl::Time since_ = absl::InfinitePast();
 };
 

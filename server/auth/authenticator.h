@@ -15,9 +15,9 @@ namespace tlm {
 // A client certificate that the TLS handshake has verified.
 struct PeerCertificate {
   std::string subject;                 // the distinguished name, in RFC 2253 form
-  std::string common_name;             // of the subject, if it has exactly one
+  std::string common_name;             // the subject's, if it has exactly one
   std::vector<std::string> dns_names;  // subject alternative names of this kind
-  std::vector<std::string> uris;       // of this kind; a SPIFFE id is one
+  std::vector<std::string> uris;       // names of this kind; a SPIFFE id is one
 };
 
 // Returns the token of the metadata `authorization` by RFC 6750: a view of `value` after "Bearer"

@@ -82,7 +82,7 @@ struct KeyFile {
 };
 
 inline constexpr size_t kMaxKeyFileBytes = size_t{32} << 20;
-inline constexpr size_t kMaxKeyFileEntries = 100'000;  // of each kind
+inline constexpr size_t kMaxKeyFileEntries = 100'000;  // entries of each kind
 inline constexpr int64_t kMaxTenantLimit = int64_t{1} << 40;
 inline constexpr size_t kMaxTenantBytes = 64;
 inline constexpr size_t kMaxCertificateNameBytes = 1024;

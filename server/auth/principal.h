@@ -7,12 +7,12 @@
 
 namespace tlm {
 
-inline constexpr int32_t kMaxPriority = 100;  // of a request; the smallest is -kMaxPriority
+inline constexpr int32_t kMaxPriority = 100;  // a request's; the smallest is -kMaxPriority
 
 struct TenantLimits {
   // In these three, 0 means no limit.
   int64_t requests_per_minute = 0;
-  int64_t tokens_per_minute = 0;  // of prompts and outputs together
+  int64_t tokens_per_minute = 0;  // tokens of prompts and outputs together
   int64_t max_concurrent_requests = 0;
   // The largest priority that its requests may have.
   int64_t max_priority = kMaxPriority;
@@ -33,7 +33,7 @@ struct Principal {
   std::string credential;
   bool may_infer = true;
   bool may_administer = true;
-  TenantLimits limits;  // of the tenant, for all its credentials together
+  TenantLimits limits;  // the tenant's, for all its credentials together
 
   bool Has(Role role) const { return role == Role::kAdmin ? may_administer : may_infer; }
 };

@@ -239,7 +239,7 @@ class EngineImpl : public Engine {
 
   Clock& clock_;
   const int64_t max_context_;
-  const int64_t max_outputs_;  // of one request
+  const int64_t max_outputs_;  // most outputs of one request
   const bool prefix_cache_;
   // Shared with token streams that may outlive the engine; see TokenStream::SetWaker.
   const std::shared_ptr<RequestQueue> queue_;

@@ -60,7 +60,7 @@ class EngineLoop {
  public:
   // News for callers after a step, and the statistics they may ask for.
   struct Report {
-    std::vector<std::shared_ptr<TokenStream>> streams;  // with news; may contain duplicates
+    std::vector<std::shared_ptr<TokenStream>> streams;  // streams with news; may contain duplicates
     int64_t ended = 0;                                  // requests ended since the last report
     // `waiting_requests` counts only preempted requests. Not filled in: waiting_tokens, busy,
     // last_progress, draining, estimates and rates per second.
@@ -106,7 +106,7 @@ class EngineLoop {
   // A sequence that may get a draft in the next step, and the draft.
   struct PendingDraft {
     Sequence* sequence = nullptr;
-    Draft draft;            // of a model: only chances until the model was asked
+    Draft draft;            // by a model: only chances until the model was asked
     bool by_model = false;  // from draft_source_
   };
   void PrepareDrafts();

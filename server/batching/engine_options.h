@@ -30,7 +30,7 @@ struct EngineOptions {
   int64_t max_prefill_tokens = 512;     // per step, summed over all prefilling sequences
   int64_t max_running_requests = 64;    // sequences that hold KV blocks: one per output
   int64_t max_queued_requests = 1024;   // waiting requests
-  int64_t max_queued_tokens = 1 << 20;  // of waiting requests: prompts, continuations to score
+  int64_t max_queued_tokens = 1 << 20;  // waiting prompts and continuations to score
   // Refuse requests that would wait longer for their first step, by the measured rates. Infinite:
   // never refuse.
   absl::Duration max_queue_time = absl::InfiniteDuration();
@@ -49,7 +49,7 @@ struct EngineOptions {
   // this fraction of the last step's time, and 1 ms.
   double max_run_wait = 1.0 / 64;
   Speculation speculation = Speculation::kAuto;
-  int64_t max_draft_tokens = 16;  // of one output in a step
+  int64_t max_draft_tokens = 16;  // draft tokens of one output in a step
   KvEventOptions kv_events = {};
 };
 

@@ -160,7 +160,7 @@ class DraftMasks {
 
   // Shared with the sequence, which may end before the step does.
   const std::shared_ptr<OutputMask> base_;
-  const uint64_t advances_;  // of the base, before the draft
+  const uint64_t advances_;  // the base's count before the draft
   const std::vector<int32_t> draft_;
   std::vector<Mask> masks_;                 // one after each token
   std::optional<OutputMask::Known> known_;  // its matcher is after the last token with a mask

@@ -99,7 +99,7 @@ class RequestQueue : public StreamWaker {
   QueueLoad waiting_ TLM_GUARDED_BY(mutex_);
   std::map<Place, Waiting> places_ TLM_GUARDED_BY(mutex_);  // sum: waiting_
   ServiceEstimates estimates_ TLM_GUARDED_BY(mutex_);
-  absl::Time promised_ TLM_GUARDED_BY(mutex_) = absl::InfinitePast();  // in the last refusal
+  absl::Time promised_ TLM_GUARDED_BY(mutex_) = absl::InfinitePast();  // by the last refusal
   bool woken_ TLM_GUARDED_BY(mutex_) = false;
   bool closed_ TLM_GUARDED_BY(mutex_) = false;
 };

@@ -148,10 +148,10 @@ class Scheduler {
     int64_t places = 0;         // places it takes, branches to come included
     int64_t planned = 0;        // number of the last plan with a chunk of it
     int64_t tokens = 0;         // its length when it was admitted
-    bool short_prompt = false;  // when it was admitted
+    bool short_prompt = false;  // it was short when it was admitted
     bool prefilling = false;    // it is in its queue's `prefilling`
     bool parked = false;
-    bool keeps_room = false;  // when it ends, for its tenant's next request
+    bool keeps_room = false;  // when it ends, its tenant keeps room
   };
   using Running = std::map<Sequence*, RunningInfo, BySeniority>;
   // The waiting sequence that did not fit and that others wait for, and the room when it was last
@@ -247,7 +247,7 @@ class Scheduler {
   const int64_t max_running_;
   BlockPool& pool_;
   PrefixCache* const cache_;
-  TenantQueues queues_;  // of all sequences
+  TenantQueues queues_;  // waiting and running sequences
   Running running_;      // seniors first
   int64_t plans_ = 0;
   int64_t preemptions_ = 0;

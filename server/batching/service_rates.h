@@ -124,8 +124,8 @@ class ServiceEstimates {
   double fastest_token_seconds_ = 0;            // per token of a prefill
   int64_t largest_prefill_ = 0;                 // most prefill tokens of a measured step
   double largest_prefill_seconds_ = 0;
-  double fastest_step_seconds_ = 0;  // of the steps that decoded
-  double mean_step_seconds_ = 0;     // of the steps that decoded
+  double fastest_step_seconds_ = 0;  // seconds of steps that decoded
+  double mean_step_seconds_ = 0;     // seconds of steps that decoded
   double requests_per_second_ = 0;
   double prompt_tokens_per_second_ = 0;
   double longest_pause_seconds_ = 0;  // recently, between two starts

@@ -32,7 +32,7 @@ struct RandomInit {
 
 struct ServerOptions {
   std::string model_dir;                          // either this or preset is set
-  std::string preset;                             // of model/config/presets.h; with random weights
+  std::string preset;                             // in model/config/presets.h; with random weights
   std::optional<RandomInit> random_weights;       // nullopt: the weights are in files
   WeightFormat weights = WeightFormat::kAsGiven;  // how matrices are stored
   std::string calibration;                        // path of a text; empty: no calibration
@@ -42,7 +42,7 @@ struct ServerOptions {
   std::string reasoning_format = "auto";
   BackendKind backend = BackendKind::kAuto;
   int threads = 0;                          // 0: all processors
-  std::string isa = std::string(kBestIsa);  // of the CPU backend, like the next; see CpuOptions
+  std::string isa = std::string(kBestIsa);  // the CPU backend's; see CpuOptions
   bool pin_threads = true;
   CudaOptions cuda;
   std::string cuda_module;           // empty: looked for

@@ -36,7 +36,7 @@ struct ServiceOptions {
   std::optional<int> metrics_port;  // nullopt: no metrics port; 0: any free port
   std::string metrics_port_file;    // empty: no file
 
-  TlsFiles tls;               // of the data port and the admin port
+  TlsFiles tls;               // files of the data port and the admin port
   std::string api_keys_file;  // empty: no keys
   bool reflection = true;
   std::vector<std::string> facades;  // names in server/rpc/facades.h

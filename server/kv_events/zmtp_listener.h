@@ -25,7 +25,7 @@ struct ZmtpPeer {
   ZmtpReader reader;
   bool ready = false;               // the handshake has ended
   bool ended = false;               // to be disconnected as soon as libzmq accepts that
-  std::vector<std::string> frames;  // of the current message, at most kMaxFrames
+  std::vector<std::string> frames;  // frames of this message, at most kMaxFrames
   std::set<size_t> subscriptions;   // for the owner's use; empty at first
 };
 

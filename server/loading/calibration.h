@@ -20,7 +20,7 @@ inline constexpr size_t kMaxCalibrationBytes = size_t{1} << 20;
 
 struct Calibration {
   std::optional<InputImportance> importance;  // nullopt: no --calibration
-  std::string text_sha256;                    // of the file; empty: no --calibration
+  std::string text_sha256;                    // the file's hash; empty: no --calibration
 };
 
 // Runs the text through the unquantised model and frees that model again; takes about as long as a

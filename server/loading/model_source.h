@@ -88,11 +88,11 @@ class ModelSource {
   ModelConfig config_;
   std::vector<TensorRecord> tensors_;
   std::optional<Checkpoint> checkpoint_;       // set if the weights come from files
-  ModelWeights weights_;                       // of the files; generated ones have no data
+  ModelWeights weights_;                       // views into the files; generated ones have no data
   std::optional<QuantisedWeights> quantised_;  // if the configuration has a quantisation
   bool is_shared_ = false;                     // others read them while they are packed
   std::unique_ptr<CheckpointPager> pager_;
-  DType random_dtype_ = DType::kF32;  // of generated weights, like the members below
+  DType random_dtype_ = DType::kF32;  // type of generated weights
   uint64_t seed_ = 0;
   std::optional<RandomWeights> random_;
 };

@@ -60,7 +60,7 @@ class ConnectionAcceptor {
   const int64_t max_streams_;
   const int stop_event_;        // readable when Stop() was called
   int64_t refused_ = 0;         // since the last log line; used by the thread only
-  int64_t next_report_ns_ = 0;  // of the steady clock; used by the thread only
+  int64_t next_report_ns_ = 0;  // steady clock's time; used by the thread only
   ConnectionWatch watch_;       // used by the thread while it runs
   int64_t next_poll_ns_ = 0;
   std::thread thread_;  // last: it uses the other members

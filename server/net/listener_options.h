@@ -22,7 +22,7 @@ struct TlsFiles {
 
 // Limits of connections, the same for all ports.
 struct ConnectionLimits {
-  int max_connections = 16384;        // of all ports together; excess ones are closed at once
+  int max_connections = 16384;        // total of all ports; excess ones are closed at once
   int max_concurrent_streams = 1024;  // per connection; further calls wait in the client
   // The age at which a connection gets GOAWAY; its calls may finish within the grace. Infinite:
   // never.

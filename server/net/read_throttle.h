@@ -78,7 +78,7 @@ class ReadBudget {
     State state = State::kUnknown;
     uint64_t cookie = 0;
     bool waits = false;
-    bool chosen = false;  // for this round: others cannot take its share
+    bool chosen = false;  // chosen for this round: others cannot take its share
     uint64_t round = 0;   // the last round in which it was read
     size_t read = 0;      // bytes in that round
     std::string peer;
@@ -101,8 +101,8 @@ class ReadBudget {
   size_t unread_ TLM_GUARDED_BY(mutex_) = 0;                               // number of connections
   uint64_t round_ TLM_GUARDED_BY(mutex_) = 1;
   size_t next_budget_ TLM_GUARDED_BY(mutex_) = kMaxBytes / 2;  // adapted to how long rounds take
-  size_t budget_ TLM_GUARDED_BY(mutex_) = kMaxBytes / 2;       // of this round
-  size_t share_ TLM_GUARDED_BY(mutex_) = kMaxBytes / 2;        // of one connection
+  size_t budget_ TLM_GUARDED_BY(mutex_) = kMaxBytes / 2;       // bytes of this round
+  size_t share_ TLM_GUARDED_BY(mutex_) = kMaxBytes / 2;        // bytes of one connection
   size_t read_ TLM_GUARDED_BY(mutex_) = 0;                     // bytes in this round
 };
 

@@ -46,7 +46,7 @@ class ChannelzCounter final : public StreamCounter {
   static constexpr size_t kMaxKnown = 65536;
   void FindNewSockets();
 
-  std::map<std::string, int64_t> sockets_;  // by peer
+  std::map<std::string, int64_t> sockets_;  // ids by peer
   std::map<int64_t, int64_t> next_socket_;  // per server: least id not looked at
 };
 
@@ -79,7 +79,7 @@ class StreamLimit {
 
  private:
   struct Connection {
-    uint64_t cookie = 0;  // of its socket
+    uint64_t cookie = 0;  // the socket's cookie
     int64_t max_streams = 0;
     std::string peer;
     std::optional<int64_t> id;    // the counter's, once it was counted
@@ -107,7 +107,7 @@ class StreamLimit {
   const std::unique_ptr<StreamCounter> counter_;  // used by Enforce
   Mutex mutex_;
   Connections connections_ TLM_GUARDED_BY(mutex_);
-  std::map<int64_t, int64_t> ending_ TLM_GUARDED_BY(mutex_);  // of closed connections, by id
+  std::map<int64_t, int64_t> ending_ TLM_GUARDED_BY(mutex_);  // streams of closed ones, by id
   int64_t streams_ TLM_GUARDED_BY(mutex_) = 0;                // open, as counted
   int64_t uncounted_bytes_ TLM_GUARDED_BY(mutex_) = 0;
 };

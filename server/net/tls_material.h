@@ -23,8 +23,8 @@ struct TlsPem {
 
 struct TlsMaterial {
   TlsPem pem;
-  absl::Time expires;                 // of the server's own certificate
-  std::string subject;                // of that certificate, for the log
+  absl::Time expires;                 // expiry of the server's own certificate
+  std::string subject;                // that certificate's subject, for the log
   std::vector<std::string> warnings;  // possible problems of clients; each names its file
 };
 

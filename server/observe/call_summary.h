@@ -35,7 +35,7 @@ struct CallSummary {
   bool admitted = false;
   bool used_engine = false;  // Generate, Forward, Score, Verify: requests in vLLM's sense
   absl::StatusCode code = absl::StatusCode::kOk;
-  std::string reason;  // of the status, "QUEUE_FULL"; empty: no reason
+  std::string reason;  // the status's, "QUEUE_FULL"; empty: no reason
   // Finish reason of the first output of a successful Generate call: "eos", "stop_token",
   // "stop_string", "length", "context_length", "time_limit", "constraint", "constraint_complete";
   // empty otherwise.
@@ -44,8 +44,8 @@ struct CallSummary {
   int64_t cached_prompt_tokens = 0;
   int64_t completion_tokens = 0;
   absl::Duration total;
-  std::optional<absl::Duration> queue;    // of a started call
-  std::optional<absl::Duration> prefill;  // of a successful Generate call
+  std::optional<absl::Duration> queue;    // only for a started call
+  std::optional<absl::Duration> prefill;  // only for a successful Generate call
   std::optional<absl::Duration> decode;
 };
 

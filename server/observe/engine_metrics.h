@@ -91,7 +91,7 @@ class EngineMetrics {
   HistogramBatch coarse_gaps_;  // in vLLM's buckets
   int64_t prompt_tokens_ = 0;
   int64_t sampled_tokens_ = 0;
-  int64_t drawn_tokens_ = 0;  // of constrained outputs, like the next
+  int64_t drawn_tokens_ = 0;  // sampled tokens of constrained outputs
   int64_t forced_tokens_ = 0;
   int64_t drafts_ = 0;
   int64_t drafted_tokens_ = 0;

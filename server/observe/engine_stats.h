@@ -39,11 +39,11 @@ struct EngineStats {
   int64_t prefill_tokens = 0;  // computed so far
   int64_t decode_tokens = 0;   // computed so far
   int64_t preemptions = 0;
-  RunCounts model_runs;            // of the model's device
+  RunCounts model_runs;            // how the device ran steps
   int64_t finished_requests = 0;   // ended in any way, with all their outputs
   bool busy = false;               // has work now
   absl::Time last_progress;        // end of the last step or of the last idle wait
-  absl::Status fault;              // of the last step; OK after one that did not fail
+  absl::Status fault;              // the last step's; OK if it succeeded
   int64_t consecutive_faults = 0;  // failed steps since the last successful one
   // How fast waiting work started recently while some had to wait; 0: unknown.
   double drained_requests_per_second = 0;
@@ -51,7 +51,7 @@ struct EngineStats {
   // Averages over the last seconds; 0: nothing was computed.
   double prefill_tokens_per_second = 0;
   double decode_tokens_per_second = 0;
-  absl::Duration estimated_queue_time;  // of a request that arrives now
+  absl::Duration estimated_queue_time;  // time for a request that arrives now
   PrefixCacheStats prefix_cache;
   std::optional<KvEventStats> kv_events;  // nullopt: the engine records no events
   bool draining = false;

@@ -18,8 +18,8 @@ struct GpuFigures {
   std::string uuid;
   std::string driver;                        // the driver's version
   std::optional<double> utilization;         // 0 to 1
-  std::optional<double> memory_utilization;  // of the memory controller, 0 to 1
-  std::optional<double> memory_used_bytes;   // by all processes
+  std::optional<double> memory_utilization;  // the memory controller's, 0 to 1
+  std::optional<double> memory_used_bytes;   // bytes used by all processes
   std::optional<double> memory_total_bytes;
   std::optional<double> power_watts;
   std::optional<double> power_limit_watts;

@@ -33,7 +33,7 @@ struct TensorRecord {
 struct ServedMemory {
   std::vector<std::pair<DType, uint64_t>> weights;  // by stored element type
   uint64_t kv_bytes_per_token = 0;
-  DType kv_dtype = DType::kF32;  // of keys and values
+  DType kv_dtype = DType::kF32;  // type of keys and values
   uint64_t kv_blocks = 0;
   uint64_t activations = 0;
   uint64_t logits = 0;
@@ -61,7 +61,7 @@ struct KvEventAddress {
 // Filled once at start and read by every call. Only its functions return values that change later.
 struct ServedModel {
   std::string model_id;   // the `model` of requests
-  std::string directory;  // of its files, or the GGUF file; absolute; empty for a preset
+  std::string directory;  // absolute path of its files or GGUF file; empty for a preset
   ModelConfig config;
   const Tokenizer* tokenizer = nullptr;  // outlives this object; null: token ids only
   const ChatTemplate* chat = nullptr;    // outlives this object; null: no conversations
@@ -74,14 +74,14 @@ struct ServedModel {
   // from any thread; null: no hash.
   std::function<std::string()> weights_sha256;
   std::string tokenizer_sha256;  // empty without a tokenizer
-  std::string chat_sha256;       // of the template's sources; empty without a template
+  std::string chat_sha256;       // hash of the template's sources; empty without a template
   // Reads again the files that others need to tokenize and render conversations as this server
   // does. FAILED_PRECONDITION when one has changed since it was loaded, UNIMPLEMENTED for a
   // SentencePiece tokenizer in a GGUF file. Callable from any thread; null: no tokenizer.
   std::function<absl::StatusOr<std::vector<ModelFile>>()> tokenizer_files;
   std::string fingerprint;  // equal for servers that give equal tokens to equal requests
   std::string server_version;
-  std::string build_id;  // of the running program, hexadecimal
+  std::string build_id;  // the running program's, hexadecimal
   std::string backend;
   std::string device_name;
   std::string device_uuid;            // empty on a CPU

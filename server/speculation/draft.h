@@ -24,10 +24,10 @@ struct Draft {
 // A sequence whose next tokens a DraftSource is to guess.
 struct Guess {
   int64_t sequence = 0;             // Sequence::number; at most one guess of it per call
-  std::span<const int32_t> tokens;  // of the sequence so far
+  std::span<const int32_t> tokens;  // the sequence's tokens so far
   int64_t max_tokens = 0;           // most tokens to guess, >= 1
   const SamplingParams* sampling = nullptr;
-  const TokenHistory* history = nullptr;  // of `tokens`
+  const TokenHistory* history = nullptr;  // history of `tokens`
   uint32_t output_index = 0;
   // The result. Shorter than max_tokens or empty when blocks or positions in the source's context
   // are short, when earlier tokens are not computed yet, or when no token can be sampled.

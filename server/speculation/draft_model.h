@@ -39,7 +39,7 @@ class DraftModel final : public DraftSource {
   // The state of one sequence.
   struct State {
     std::vector<int32_t> tokens;  // computed: of the sequence, then of a draft
-    std::vector<BlockId> blocks;  // of these tokens
+    std::vector<BlockId> blocks;  // the tokens' blocks
     int64_t call = 0;             // the last call with this sequence
 
     int64_t computed() const { return static_cast<int64_t>(tokens.size()); }

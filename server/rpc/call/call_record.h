@@ -42,7 +42,7 @@ struct CallRecord {
   Metrics* metrics = nullptr;
   CallObserver* observer = nullptr;  // null: no observer
   absl::Status access;               // OK, or why the credentials do not suffice
-  Principal caller;                  // of a call with access
+  Principal caller;                  // the principal of a call with access
   TraceContext trace;
   std::string peer;  // address without port
   absl::Time arrival;
@@ -55,18 +55,18 @@ struct CallRecord {
   int64_t prompt_tokens = 0;
   int64_t cached_prompt_tokens = 0;
   int64_t completion_tokens = 0;
-  absl::Duration queue_time;                   // from `queued` to the start; only if started
+  absl::Duration queue_time;                   // time from `queued` to the start, if started
   std::optional<absl::Time> first_token;       // of a Generate call
   std::optional<absl::Time> first_write;       // of a streaming call
   std::optional<absl::Duration> prefill_time;  // of a successful Generate call
   std::optional<absl::Duration> decode_time;
-  std::optional<RegionCounts> regions;     // of a Generate call that reports regions
-  std::vector<std::string_view> finishes;  // of a Generate call's outputs; see CallSummary
+  std::optional<RegionCounts> regions;     // if a Generate call reports regions
+  std::vector<std::string_view> finishes;  // how its outputs ended; see CallSummary
   std::string_view model;                  // model's name, if needed; outlives all calls
   // "text_completion" or "chat" for Generate, "forward", "score", "verify"; empty for a call
   // without model work.
   std::string_view operation;
-  std::optional<GenerateFacts> generate;  // of a Generate call with a valid request
+  std::optional<GenerateFacts> generate;  // set if a Generate request is valid
 };
 
 // Observes the end of every call, in addition to the metrics and the log. Thread-safe; does not

@@ -58,7 +58,7 @@ struct OutputPlan {
 // The constraint on every output.
 struct CallConstraint {
   ConstraintSpec spec;             // moved out to be compiled
-  std::string field;               // of the request
+  std::string field;               // path of the request's field
   std::vector<std::string> parts;  // names of the edges of `spec` that have one
 };
 
@@ -66,12 +66,12 @@ struct GenerateCall {
   std::vector<int32_t> prompt;
   GenerateWork work;
   int64_t num_sequences = 1;
-  OutputPlan output;  // of each output
+  OutputPlan output;  // options of each output
   // nullopt: no constraint. ApplyConstraint sets work.constraint from the compiled one.
   std::optional<CallConstraint> constraint;
   CacheUse cache;
   int32_t priority = 0;
-  absl::Duration soft_time_limit = absl::InfiniteDuration();  // from arrival
+  absl::Duration soft_time_limit = absl::InfiniteDuration();  // time from arrival
 };
 
 // The format of a Forward call's rows.

@@ -184,7 +184,7 @@ class ForwardReactor final : public StreamingCall<v1::ForwardResponse> {
   size_t next_ TLM_GUARDED_BY(mutex_) = 0;             // first sequence not queued
   std::deque<LogitsRow> rows_ TLM_GUARDED_BY(mutex_);  // rows of the front sequence not sent yet
   std::optional<StreamEnd> front_end_ TLM_GUARDED_BY(mutex_);
-  uint64_t flops_ TLM_GUARDED_BY(mutex_) = 0;  // of the queued sequences, without cached tokens
+  uint64_t flops_ TLM_GUARDED_BY(mutex_) = 0;  // cost of queued sequences, uncached
   bool header_sent_ TLM_GUARDED_BY(mutex_) = false;
   bool summary_sent_ TLM_GUARDED_BY(mutex_) = false;
 };

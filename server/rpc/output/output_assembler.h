@@ -55,7 +55,7 @@ class PromptAssembler {
 // How an output ended.
 struct OutputEnd {
   FinishReason reason = FinishReason::kLength;
-  int32_t matched_token = -1;              // for kEos and kStopToken
+  int32_t matched_token = -1;              // the token of kEos and kStopToken
   std::optional<std::string> stop_string;  // if set, it ended the output instead of `reason`
 };
 
@@ -127,7 +127,7 @@ class OutputAssembler {
   struct Item {
     SampledToken token;
     int64_t text_begin = 0;  // offset in the output's text
-    int64_t text_end = 0;    // of the text of an event that ends with this token
+    int64_t text_end = 0;    // end of an event's text after this token
     bool settled = false;
   };
 
@@ -161,7 +161,7 @@ class OutputAssembler {
   size_t sendable_ = 0;     // tokens of items_, from the front, up to the last settled one
   std::string text_;        // not yet sent
   int64_t text_begin_ = 0;  // offset of text_
-  int64_t next_position_;   // of items_.front()
+  int64_t next_position_;   // position of items_.front()
   int64_t event_position_;  // first position that no event covers
   int64_t replayed_tokens_ = 0;
   int64_t processed_tokens_ = 0;

@@ -46,7 +46,7 @@ class RegionWriter {
 
   RegionReader reader_;
   const uint64_t call_seed_;
-  std::deque<int64_t> token_begins_;  // for tokens whose region is not known yet
+  std::deque<int64_t> token_begins_;  // begins of tokens whose region is not known yet
   int64_t text_end_ = 0;              // end of the events' text
   RegionCounts counts_;
 };

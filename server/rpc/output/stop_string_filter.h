@@ -16,7 +16,7 @@ class StopStringFilter {
  public:
   // Offsets count the bytes of all text appended so far.
   struct Match {
-    size_t index = 0;   // of the stop string
+    size_t index = 0;   // index of the stop string
     int64_t begin = 0;  // its first byte
     int64_t end = 0;    // one past its last byte
   };
