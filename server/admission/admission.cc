@@ -8,17 +8,18 @@
 namespace tlm {
 namespace {
 
-// A replica that starts or stops is worth asking again (or another one) after about a second; how
-// full a running one is changes faster than clients can usefully poll.
+// A replica that starts or stops, or another one, is worth asking again after about a second; the
+// load of a running one changes faster than clients can usefully poll.
 constexpr absl::Duration kRetryAfter = absl::Seconds(1);
-// Condition variables take the steady clock's nanoseconds: keep far-away timeouts within them.
+// Condition variables take nanoseconds of the steady clock; this limit keeps long timeouts within
+// them.
 constexpr absl::Duration kLongestWait = absl::Hours(24 * 365);
 
 absl::Status Refusal(absl::Status status, std::string_view reason) {
   return WithRetryAfter(WithReason(std::move(status), reason), kRetryAfter);
 }
 
-// Priority outranks fairness between tenants, so each tenant has a limit.
+// Each tenant has a priority limit, because priority outranks fairness between tenants.
 absl::Status CheckPriority(const AdmissionRequest& request) {
   const int64_t limit = request.caller.limits.max_priority;
   if (request.priority <= limit) return absl::OkStatus();

@@ -1,5 +1,5 @@
-// Admission control: limits of the server and of tenants, unique request ids, and the state of the
-// server (starting, serving, draining).
+// Admission control: checks the limits of the server and of tenants, the uniqueness of request ids,
+// and the state of the server (starting, serving, draining).
 #ifndef TLM_SERVER_ADMISSION_ADMISSION_H_
 #define TLM_SERVER_ADMISSION_ADMISSION_H_
 
@@ -20,7 +20,7 @@
 namespace tlm {
 
 struct AdmissionLimits {
-  int64_t max_calls = 4096;               // admitted and not yet over
+  int64_t max_calls = 4096;               // admitted calls that have not ended
   int64_t max_tokens = int64_t{1} << 24;  // prompt tokens of those calls together
 };
 
@@ -28,7 +28,7 @@ struct AdmissionLimits {
 struct AdmissionRequest {
   const Principal& caller;
   std::string request_id;
-  int64_t tokens = 0;  // of its prompt
+  int64_t tokens = 0;  // prompt tokens
   absl::Time deadline = absl::InfiniteFuture();
   int64_t priority = 0;
 };
@@ -44,11 +44,11 @@ class Admission {
     Ticket& operator=(Ticket&& other) noexcept;
     ~Ticket();
 
-    // The call is about to end, though still counted: another call may use its id from now on.
-    // Idempotent.
+    // Lets another call use this call's id; this call, about to end, is still counted. Idempotent.
     void FreeRequestId();
-    // Charges the tenant: with the generated tokens, once, at the end; or refunds the call, for
-    // which nothing was computed. No effect on an empty ticket.
+    // ChargeOutput charges the tenant for the generated tokens; call it once, at the end. Refund
+    // gives back the charge of a call for which nothing was computed. Neither has an effect on an
+    // empty ticket.
     void ChargeOutput(int64_t tokens);
     void Refund();
 
@@ -58,36 +58,38 @@ class Admission {
 
     Admission* admission_ = nullptr;
     std::string tenant_;
-    TenantLimits limits_;  // those it came in by
+    TenantLimits limits_;  // the limits at admission
     std::string request_id_;
     int64_t tokens_ = 0;
   };
 
   // Refuses all calls until Open(). `check_queue` returns whether the engine's queue would accept
-  // the smallest request now; thread-safe; null: always OK. `clock` outlives the object.
+  // the smallest request now. It is thread-safe; null means always OK. `clock` outlives this
+  // object.
   Admission(const AdmissionLimits& limits, Clock& clock,
             std::function<absl::Status()> check_queue = nullptr);
 
-  // Once per call of `caller`, before its request is parsed, so that a refusal is cheap. Refused as
-  // Admit would refuse the smallest call, by `check_queue`, or by the tenant's limit of requests
-  // per minute (RESOURCE_EXHAUSTED, reason TENANT_QUOTA, a retry time); otherwise it counts as one
-  // of the tenant's requests.
+  // Call once per call of `caller`, before its request is parsed, so that a refusal is cheap.
+  // Refuses the call as Admit would refuse the smallest call; by `check_queue`; or by the tenant's
+  // limit of requests per minute (RESOURCE_EXHAUSTED, reason TENANT_QUOTA, with a retry time).
+  // Otherwise counts it as one of the tenant's requests.
   absl::Status Enter(const Principal& caller);
-  // The same for a call that is answered at once and never admitted: only by the tenant's limit.
+  // The same for a call that is answered at once and never admitted: checks only the tenant's
+  // limit.
   absl::Status CountRequest(const Principal& caller);
-  // Admits a call that has entered; an empty id is never in use. UNAVAILABLE with
-  // reason STARTING or DRAINING and a retry time; ALREADY_EXISTS while another call of this tenant
-  // and id is active; DEADLINE_EXCEEDED, reason EXPIRED_IN_QUEUE, when `deadline` has passed;
+  // Admits a call that has entered; an empty id never conflicts. Errors: UNAVAILABLE, reason
+  // STARTING or DRAINING, with a retry time; ALREADY_EXISTS while another call of this tenant with
+  // this id is active; DEADLINE_EXCEEDED, reason EXPIRED_IN_QUEUE, when `deadline` has passed;
   // RESOURCE_EXHAUSTED, reason QUEUE_FULL, QUEUED_TOKENS or, over a limit of the tenant,
-  // TENANT_QUOTA, and a retry time; PERMISSION_DENIED, reason TENANT_PRIORITY, for a priority above
-  // the tenant's.
+  // TENANT_QUOTA, with a retry time; PERMISSION_DENIED, reason TENANT_PRIORITY, for a priority
+  // above the tenant's.
   absl::StatusOr<Ticket> Admit(const AdmissionRequest& request);
 
-  // Starting -> serving.
+  // Changes the state from starting to serving.
   void Open();
   // Refuses all new calls from now on; admitted calls continue. Idempotent.
   void Drain();
-  // Waits until no ticket is out, at most `timeout`, or until Interrupt(); true when none is out.
+  // Waits until no ticket is left, at most `timeout`, or until Interrupt(); true when none is left.
   bool WaitUntilEmpty(absl::Duration timeout);
   // Ends every WaitUntilEmpty, present and future, at once.
   void Interrupt();
@@ -110,9 +112,9 @@ class Admission {
   CondVar changed_;
   State state_ TLM_GUARDED_BY(mutex_) = State::kStarting;
   bool interrupted_ TLM_GUARDED_BY(mutex_) = false;
-  int64_t calls_ TLM_GUARDED_BY(mutex_) = 0;   // tickets that are out
-  int64_t tokens_ TLM_GUARDED_BY(mutex_) = 0;  // of those
-  // Per tenant, so that a refusal does not tell which ids other tenants use.
+  int64_t calls_ TLM_GUARDED_BY(mutex_) = 0;   // tickets that exist
+  int64_t tokens_ TLM_GUARDED_BY(mutex_) = 0;  // prompt tokens of those tickets
+  // Keyed by tenant too, so that a refusal does not reveal which ids other tenants use.
   absl::flat_hash_set<std::pair<std::string, std::string>> active_ids_ TLM_GUARDED_BY(mutex_);
   TenantQuotas quotas_ TLM_GUARDED_BY(mutex_);
 };

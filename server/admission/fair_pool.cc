@@ -108,7 +108,7 @@ void FairPool::Work() {
   }
 }
 
-// Tenants without a state to keep: they have had no more bytes than others, or no job waits.
+// Forgets tenants without state: they have had no more bytes than others, or no job waits.
 void FairPool::ForgetIdle() {
   std::erase_if(tenants_, [this](const auto& line) {
     const Tenant& tenant = line.second;
@@ -118,7 +118,7 @@ void FairPool::ForgetIdle() {
 }
 
 void FairPool::Withdraw(const std::string& tenant, uint64_t number) {
-  Job withdrawn;  // goes without the lock
+  Job withdrawn;  // destroyed without the lock
   MutexLock lock(&mutex_);
   const auto line = tenants_.find(tenant);
   if (line == tenants_.end()) return;

@@ -6,7 +6,8 @@
 namespace tlm {
 namespace {
 
-// Condition variables take the steady clock's nanoseconds: keep far-away timeouts within them.
+// Condition variables take nanoseconds of the steady clock; this limit keeps long timeouts within
+// them.
 constexpr absl::Duration kLongestShutdownWait = absl::Hours(24 * 365);
 
 }  // namespace

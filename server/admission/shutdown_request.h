@@ -1,4 +1,4 @@
-// The request to shut the server down, from signals and the Admin service to the main thread.
+// Passes the request to shut the server down from signals and the Admin service to the main thread.
 #ifndef TLM_SERVER_ADMISSION_SHUTDOWN_REQUEST_H_
 #define TLM_SERVER_ADMISSION_SHUTDOWN_REQUEST_H_
 
@@ -10,24 +10,24 @@
 namespace tlm {
 
 struct ShutdownTerms {
-  // Calls are accepted for a while, until balancers have noticed.
+  // Calls are accepted for a while, until balancers have noticed the withdrawal.
   bool withdrawal_grace = true;
-  // How long running calls may then continue; nullopt: --drain_timeout.
+  // The time that running calls then get; nullopt: --drain_timeout.
   std::optional<absl::Duration> drain_limit;
 };
 
 // Thread-safe.
 class ShutdownRequest {
  public:
-  // Only the first request has an effect; true for it.
+  // Returns true for the first request; later requests have no effect.
   bool Ask(const ShutdownTerms& terms);
   bool asked() const;
-  // Waits for the first request; its terms.
+  // Waits for the first request and returns its terms.
   ShutdownTerms Wait();
 
-  // The shutdown waits for nothing more.
+  // Ends the drain: the shutdown does not wait for anything any more.
   void SkipDrain();
-  // Waits for SkipDrain(), at most `timeout`; true when it was called.
+  // Waits for SkipDrain(), at most `timeout`; returns whether it was called.
   bool WaitForSkip(absl::Duration timeout);
 
  private:

@@ -8,10 +8,10 @@
 namespace tlm {
 namespace {
 
-// Of one request or token: what adding up fractions may be off by.
+// The rounding error, in requests or tokens, of adding up fractions.
 constexpr double kRounding = 1e-6;
 
-// When another call of the tenant ends is unknown.
+// It is unknown when another call of the tenant will end.
 constexpr absl::Duration kRetryConcurrent = absl::Seconds(1);
 
 bool IsLimited(const TenantLimits& limits) {
@@ -125,7 +125,8 @@ void TenantQuotas::ForgetIdle(absl::Time now) {
     return usage.active == 0 && IsFull(usage.requests, usage.limits.requests_per_minute, now) &&
            IsFull(usage.tokens, usage.limits.tokens_per_minute, now);
   });
-  // Looked for again only once there are twice as many: each call pays for a few.
+  // Idle tenants are looked for again once there are twice as many, so that the cost per call stays
+  // small.
   forget_at_ = std::max(kForgetAt, 2 * usages_.size());
 }
 

@@ -21,7 +21,7 @@ bool IsHex(std::string_view text) {
                      [](char c) { return kDigits.find(c) != kDigits.npos; });
 }
 
-// Empty if the library refuses.
+// Empty if the library fails.
 std::string Hash(std::string_view salt, std::string_view text) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned int size = 0;

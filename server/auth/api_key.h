@@ -1,4 +1,4 @@
-// API keys: format, generation, and the hash that a server keeps.
+// Defines API keys: their format, their generation, and the hash that a server stores.
 //
 //   tlm_3f9a0c51d2e7_9b1c...   "tlm_", 12 digits of an id, "_", 64 digits of a secret
 //
@@ -28,7 +28,7 @@ struct ApiKeyParts {
   std::string_view secret;
 };
 
-// nullopt if `text` is no key.
+// Returns nullopt if `text` is not a key.
 std::optional<ApiKeyParts> ParseApiKey(std::string_view text);
 bool IsApiKeyId(std::string_view text);
 
@@ -44,13 +44,14 @@ struct NewApiKey {
   ApiKeyHash hash;
 };
 
-// From the operating system's random numbers; INTERNAL if there are none.
+// Makes a key from the operating system's random numbers; INTERNAL if there are none.
 absl::StatusOr<NewApiKey> MakeApiKey();
 
-// Whether `text` is the key of `hash`. Takes the same time wherever they differ.
+// Returns whether `text` is the key of `hash`. Takes the same time wherever the two differ.
 bool Matches(const ApiKeyHash& hash, std::string_view text);
 
-// Bytes as lower-case hexadecimal digits and back; nullopt unless there are two digits a byte.
+// Convert bytes to lower-case hexadecimal digits and back; nullopt unless the text has two digits
+// per byte.
 std::string HexText(std::string_view bytes);
 std::optional<std::string> BytesOfHex(std::string_view text);
 

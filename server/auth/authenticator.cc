@@ -10,7 +10,7 @@
 namespace tlm {
 namespace {
 
-// One for both: a message that differs would tell which keys there are.
+// One message for both faults: different messages would reveal which keys exist.
 constexpr char kMessage[] =
     "this server needs valid credentials: an API key as 'authorization: Bearer KEY', or a client "
     "certificate";

@@ -1,4 +1,4 @@
-// Authentication: from the credentials of a call to its caller.
+// Authentication: maps the credentials of a call to its caller.
 #ifndef TLM_SERVER_AUTH_AUTHENTICATOR_H_
 #define TLM_SERVER_AUTH_AUTHENTICATOR_H_
 
@@ -14,15 +14,15 @@ namespace tlm {
 
 // A client certificate that the TLS handshake has verified.
 struct PeerCertificate {
-  std::string subject;                 // the distinguished name, as RFC 2253 writes it
-  std::string common_name;             // of the subject, if it has just one
+  std::string subject;                 // the distinguished name, in RFC 2253 form
+  std::string common_name;             // the subject's, if it has exactly one
   std::vector<std::string> dns_names;  // subject alternative names of this kind
-  std::vector<std::string> uris;       // likewise; a SPIFFE id is one
+  std::vector<std::string> uris;       // names of this kind; a SPIFFE id is one
 };
 
-// The token of the metadata `authorization`, RFC 6750: what follows "Bearer" (in any case) and
-// spaces, up to the end; a view of `value`. nullopt for another scheme, and for a token with
-// characters that RFC 6750 does not have.
+// Returns the token of the metadata `authorization` by RFC 6750: a view of `value` after "Bearer"
+// (in any case) and spaces, up to the end. nullopt for another scheme, and for a token with
+// characters that RFC 6750 does not allow.
 std::optional<std::string_view> BearerToken(std::string_view value);
 
 // Views; the data outlive the call of Authenticate.
@@ -36,20 +36,20 @@ struct CallCredentials {
 class Authenticator {
  public:
   virtual ~Authenticator() = default;
-  // UNAUTHENTICATED, reason MISSING_CREDENTIALS, without credentials, and reason BAD_CREDENTIALS
-  // for unknown, wrong, disabled or expired ones, without telling them apart; PERMISSION_DENIED,
-  // reason ROLE_REQUIRED, for valid ones without the role.
+  // UNAUTHENTICATED, reason MISSING_CREDENTIALS, without credentials; UNAUTHENTICATED, reason
+  // BAD_CREDENTIALS, for unknown, wrong, disabled or expired ones, without distinguishing them;
+  // PERMISSION_DENIED, reason ROLE_REQUIRED, for valid ones without the role.
   virtual absl::StatusOr<Principal> Authenticate(const CallCredentials& credentials,
                                                  Role role) const = 0;
 };
 
-// The refusals of Authenticate, the same for every authenticator.
+// Return the refusals of Authenticate, the same for every authenticator.
 absl::Status MissingCredentials();
 absl::Status BadCredentials();
-// `principal` if it has `role`, else PERMISSION_DENIED.
+// Returns `principal` if it has `role`, else PERMISSION_DENIED.
 absl::StatusOr<Principal> WithRole(Principal principal, Role role);
 
-// Accepts every call, without a tenant and with all roles: for ports that are reachable only from
+// Accepts every call, without a tenant and with all roles. For ports that are reachable only from
 // this machine or a trusted network.
 class AllowAllAuthenticator final : public Authenticator {
  public:
@@ -58,10 +58,10 @@ class AllowAllAuthenticator final : public Authenticator {
   }
 };
 
-// Client certificates as the only credentials. The subject's common name is the tenant, without
-// limits and with the role inference: every holder of a certificate could administer the server
-// otherwise. Administrators need a key file. A common name that is no tenant name (key_file.h) is a
-// bad credential; `authorization` is ignored. Thread-safe.
+// Accepts client certificates as the only credentials. The subject's common name is the tenant,
+// without limits and with only the role inference: otherwise every holder of a certificate could
+// administer the server. Administrators need a key file. A common name that is not a tenant name
+// (key_file.h) is a bad credential; `authorization` is ignored. Thread-safe.
 class CertificateAuthenticator final : public Authenticator {
  public:
   absl::StatusOr<Principal> Authenticate(const CallCredentials& credentials,

@@ -27,7 +27,7 @@ constexpr CertificateName kCertificateNames[] = {CertificateName::kSubject, Cert
                                                  CertificateName::kDns,
                                                  CertificateName::kCommonName};
 
-// Outside text for a message; hidden when it may be an API key in the wrong place.
+// Quotes outside text for a message; hides it when it may be an API key in the wrong place.
 std::string Shown(std::string_view text) {
   return text.find("tlm_") == text.npos ? Quoted(text) : "'...'";
 }
@@ -36,7 +36,7 @@ absl::StatusOr<JsonFields> Open(const Json& json, const std::string& name) {
   return JsonFields::Open(json, name, JsonFields::StringValues::kHidden);
 }
 
-// `name` is the object's. Null stands for no limit, and nowhere else.
+// Checks the fields of the object `name`. Null means no limit, and is allowed only in limits.
 enum class Nulls { kAllowed, kRefused };
 absl::Status CheckFields(const JsonFields& fields, std::string_view name,
                          std::span<const std::string_view> known, Nulls nulls) {
@@ -82,7 +82,7 @@ absl::StatusOr<std::optional<absl::Time>> ReadTime(const JsonFields& fields, std
   if (!text.has_value()) return std::nullopt;
   absl::Time time;
   std::string error;
-  // Abseil reads "infinite-future" as well, which is no date.
+  // Abseil also accepts "infinite-future", which is not a date.
   if (!absl::ParseTime(absl::RFC3339_full, *text, &time, &error) ||
       time == absl::InfiniteFuture() || time == absl::InfinitePast()) {
     return InvalidArgument("{} is {}, it must be a time such as 2027-01-31T00:00:00Z",
@@ -165,7 +165,7 @@ absl::Status CheckEntries(std::string_view name, size_t count) {
   return InvalidArgument("{} has {} entries, the limit is {}", name, count, kMaxKeyFileEntries);
 }
 
-// The elements of array `key`, one by one; none when it is missing.
+// Calls `read` for each element of the array `key`; does nothing when it is missing.
 template <typename Read>
 absl::Status ReadArray(const JsonFields& root, const char* key, Read read) {
   if (!root.Has(key)) return absl::OkStatus();

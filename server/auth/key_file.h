@@ -1,4 +1,5 @@
-// The file behind --api_keys: keys, their tenants and roles, and the tenants' limits. JSON:
+// Reads and writes the file that --api_keys names: keys, their tenants and roles, and the tenants'
+// limits, in JSON:
 //
 //   {
 //     "version": 1,
@@ -18,12 +19,12 @@
 //     ]
 //   }
 //
-// `version`, and of a key `id`, `salt`, `hash` and `tenant` are required; `role` is "inference"
-// unless it says "admin". A certificate is named by exactly one of `subject` (RFC 2253), `uri`,
-// `dns` and `common_name`. A missing limit of a tenant is that of `defaults`; null is no limit. If
-// both lack it there is no limit, except for `max_priority`, which is 0: priority outranks
-// fairness, so a tenant needs permission for it. A tenant need not be listed in `tenants`. Any
-// other content is an error.
+// `version`, and a key's `id`, `salt`, `hash` and `tenant`, are required; `role` is "inference"
+// unless it says "admin". Exactly one of `subject` (RFC 2253), `uri`, `dns` and `common_name` names
+// a certificate. A limit that a tenant lacks comes from `defaults`; null means no limit. If both
+// lack it there is no limit, except for `max_priority`, which is 0: priority outranks fairness, so
+// a tenant needs permission for it. A tenant need not be listed in `tenants`. Any other content is
+// an error.
 #ifndef TLM_SERVER_AUTH_KEY_FILE_H_
 #define TLM_SERVER_AUTH_KEY_FILE_H_
 
@@ -41,7 +42,7 @@
 
 namespace tlm {
 
-// nullopt: the default. Values as those of TenantLimits.
+// nullopt: the default applies. Values as in TenantLimits.
 struct LimitSettings {
   std::optional<int64_t> requests_per_minute;
   std::optional<int64_t> tokens_per_minute;
@@ -81,20 +82,20 @@ struct KeyFile {
 };
 
 inline constexpr size_t kMaxKeyFileBytes = size_t{32} << 20;
-inline constexpr size_t kMaxKeyFileEntries = 100'000;  // of each kind
+inline constexpr size_t kMaxKeyFileEntries = 100'000;  // entries of each kind
 inline constexpr int64_t kMaxTenantLimit = int64_t{1} << 40;
 inline constexpr size_t kMaxTenantBytes = 64;
 inline constexpr size_t kMaxCertificateNameBytes = 1024;
 
-// A limit in the file and on the command line.
+// A limit's name and range, in the file and on the command line.
 struct LimitKind {
   std::string_view name;
   std::optional<int64_t> LimitSettings::*setting;
   int64_t TenantLimits::*limit;
   int64_t min;
   int64_t max;
-  int64_t none;   // the value for no limit
-  int64_t usual;  // if neither the tenant nor the defaults set it
+  int64_t none;   // the value that means no limit
+  int64_t usual;  // the value if neither the tenant nor the defaults set it
 };
 
 inline constexpr LimitKind kLimitKinds[] = {
@@ -110,15 +111,15 @@ inline constexpr LimitKind kLimitKinds[] = {
 
 // INVALID_ARGUMENT names the place and the fault: "keys[3].expires: ...". Never contains a hash.
 absl::StatusOr<KeyFile> ParseKeyFile(std::string_view json);
-// In the format of ParseKeyFile, with a final line feed.
+// Returns the text in the format of ParseKeyFile, with a final line feed.
 std::string KeyFileText(const KeyFile& file);
 
-// 1 to kMaxTenantBytes printable ASCII characters, no space at either end.
+// 1 to kMaxTenantBytes printable ASCII characters, without a space at either end.
 bool IsTenantName(std::string_view text);
 // "inference" or "admin" and back; nullopt for anything else.
 std::optional<Role> RoleFromName(std::string_view name);
 std::string_view RoleName(Role role);
-// Its key in the file: "subject", "uri", "dns" or "common_name".
+// Returns the key in the file: "subject", "uri", "dns" or "common_name".
 std::string_view CertificateNameKey(CertificateName kind);
 
 }  // namespace tlm

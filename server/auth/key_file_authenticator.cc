@@ -14,7 +14,7 @@
 
 namespace tlm {
 
-// A key file arranged for questions. Immutable.
+// A key file with indexes for lookups. Immutable.
 class KeyFileAuthenticator::Index {
  public:
   explicit Index(KeyFile file) : file_(std::move(file)) {
@@ -26,12 +26,12 @@ class KeyFileAuthenticator::Index {
   Index(const Index&) = delete;
   Index& operator=(const Index&) = delete;
 
-  // nullopt for anything but one known, enabled key that has not expired.
+  // Returns nullopt unless `text` is a known, enabled key that has not expired.
   std::optional<Principal> ByKey(std::string_view text, absl::Time now) const {
     const std::optional<ApiKeyParts> parts = ParseApiKey(text);
     if (!parts.has_value()) return std::nullopt;
     const auto found = keys_.find(parts->id);
-    // An unknown id takes as long as a wrong secret.
+    // Makes an unknown id take as long as a wrong secret.
     static const ApiKeyHash* const kUnknown =
         new ApiKeyHash{std::string(kApiKeySaltBytes, '\0'), std::string(kApiKeyHashBytes, '\0')};
     const KeyEntry* const key = found == keys_.end() ? nullptr : found->second;
@@ -74,7 +74,7 @@ class KeyFileAuthenticator::Index {
   }
 
   const KeyFile file_;
-  // Of file_, as the names.
+  // These point into file_.
   std::unordered_map<std::string_view, const KeyEntry*> keys_;
   std::map<std::pair<CertificateName, std::string_view>, const CertificateEntry*> certificates_;
 };

@@ -1,4 +1,4 @@
-// API keys and certificates by a key file.
+// Authenticates calls by the API keys and certificates of a key file.
 #ifndef TLM_SERVER_AUTH_KEY_FILE_AUTHENTICATOR_H_
 #define TLM_SERVER_AUTH_KEY_FILE_AUTHENTICATOR_H_
 
@@ -16,13 +16,13 @@
 namespace tlm {
 
 // A call with the metadata `authorization` is authenticated by that alone: exactly one value,
-// "Bearer KEY". A call without it is authenticated by its certificate: the first of subject, URIs,
-// DNS names and common name that the file has. Every call uses the current file, so removing an
-// entry also affects open connections. Thread-safe.
+// "Bearer KEY". A call without it is authenticated by its certificate: by the first of subject,
+// URIs, DNS names and common name that the file has. Every call uses the current file, so removing
+// an entry also affects open connections. Thread-safe.
 class KeyFileAuthenticator final : public Authenticator {
  public:
-  // The file of --api_keys. Errors name the file and the fault: it cannot be read, is no key file,
-  // or is world-writable. `clock` outlives the object.
+  // Loads the file of --api_keys. Errors name the file and the fault: it cannot be read, is not a
+  // key file, or is world-writable. `clock` outlives this object.
   static absl::StatusOr<std::unique_ptr<KeyFileAuthenticator>> Load(const std::string& path,
                                                                     Clock& clock);
   ~KeyFileAuthenticator() override;
@@ -30,10 +30,10 @@ class KeyFileAuthenticator final : public Authenticator {
   absl::StatusOr<Principal> Authenticate(const CallCredentials& credentials,
                                          Role role) const override;
   // Checks whether the file has changed; cheap if it has not. True: the new content is in effect.
-  // An error, at every call until the file is correct: the content is invalid, and the previous one
-  // stays in effect. One thread at a time.
+  // Returns an error, at every call until the file is correct, when the content is invalid; the
+  // previous content then stays in effect. Called by one thread at a time.
   absl::StatusOr<bool> Reload();
-  // The number of keys that are valid now.
+  // Returns the number of keys that are valid now.
   int64_t CountAccepted() const;
 
  private:
@@ -43,9 +43,9 @@ class KeyFileAuthenticator final : public Authenticator {
   std::shared_ptr<const Index> Current() const;
 
   Clock& clock_;
-  WatchedFile file_;                 // of the reloading thread, as the next two
+  WatchedFile file_;                 // used by the reloading thread, like the next two
   std::optional<std::string> text_;  // the last content read; nullopt: must be parsed again
-  absl::Status fault_;               // why it is not in effect
+  absl::Status fault_;               // why that content is not in effect
   mutable Mutex mutex_;
   // Shared with calls that were being authenticated when it was replaced.
   std::shared_ptr<const Index> index_ TLM_GUARDED_BY(mutex_);

@@ -19,7 +19,7 @@
 namespace tlm {
 namespace {
 
-// Of the new file, before it takes the place of the old one; six random characters follow.
+// The suffix of the new file until it replaces the old one; six random characters follow.
 constexpr char kDraftSuffix[] = ".tlm-keys-";
 
 absl::Status WriteAll(int fd, std::string_view text, const std::string& path) {
@@ -32,7 +32,7 @@ absl::Status WriteAll(int fd, std::string_view text, const std::string& path) {
   return absl::OkStatus();
 }
 
-// Gives the file behind `fd` the mode and the owner of the one at `path`, so that the server that
+// Gives the file open as `fd` the mode and the owner of the one at `path`, so that a server that
 // could read the old one can read the new one.
 absl::Status CopyAccess(const std::string& path, int fd) {
   struct stat old;
@@ -80,8 +80,8 @@ KeyStore::~KeyStore() { close(directory_); }
 
 absl::Status KeyStore::Save(absl::FunctionRef<absl::Status()> before_replacing) {
   const std::string text = KeyFileText(file_);
-  // What could not be read back would leave the server with the old file, and this program without
-  // any.
+  // A file that cannot be read back would leave the server with the old file, and this program with
+  // no readable file.
   if (const absl::Status sound = ParseKeyFile(text).status(); !sound.ok()) {
     return WithContext(sound, path_);
   }
@@ -101,7 +101,7 @@ absl::Status KeyStore::Save(absl::FunctionRef<absl::Status()> before_replacing) 
     return status;
   }
   exists_ = true;
-  // The name, too, is to outlive a power cut; where a file system does not know how, it may not.
+  // Also makes the file's name survive a power cut; not every file system supports that.
   static_cast<void>(fsync(directory_));
   return absl::OkStatus();
 }

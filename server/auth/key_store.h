@@ -13,14 +13,14 @@
 
 namespace tlm {
 
-// One change of one file: Open, alter file(), Save. Other calls of Open wait until this object is
+// One change of one file: Open, change file(), Save. Other calls of Open wait until this object is
 // destroyed. Not thread-safe.
 class KeyStore {
  public:
   enum class Missing { kError, kEmpty };
 
-  // Errors name the file: it cannot be read, or is no key file. A missing file is NOT_FOUND, or
-  // counts as one without entries.
+  // Errors name the file: it cannot be read, or is not a key file. A missing file is NOT_FOUND or,
+  // with kEmpty, counts as a file without entries.
   static absl::StatusOr<std::unique_ptr<KeyStore>> Open(const std::string& path, Missing missing);
   ~KeyStore();
   KeyStore(const KeyStore&) = delete;
@@ -28,21 +28,21 @@ class KeyStore {
 
   KeyFile& file() { return file_; }
 
-  // Replaces the file atomically. Mode and owner are kept; only its owner may read a new file. A
-  // symbolic link stays one. FAILED_PRECONDITION names what cannot be written; the file is then
-  // unchanged. `before_replacing` is called after the new file is written and before the
-  // replacement: its error leaves the file unchanged, too.
+  // Replaces the file atomically. Mode and owner stay the same; only the owner may read a newly
+  // made file. A symbolic link stays a link. FAILED_PRECONDITION names what cannot be written; the
+  // file is then unchanged. `before_replacing` is called after the new file is written and before
+  // the replacement: its error also leaves the file unchanged.
   absl::Status Save(absl::FunctionRef<absl::Status()> before_replacing = [] {
     return absl::OkStatus();
   });
 
  private:
   KeyStore(std::string path, int directory) : path_(std::move(path)), directory_(directory) {}
-  // Removes unfinished new files. With the lock held, no running process owns them.
+  // Removes unfinished new files. Requires the lock: then no running process owns them.
   void RemoveAbandonedDrafts() const;
 
-  const std::string path_;  // links resolved
-  const int directory_;     // open, and locked
+  const std::string path_;  // with links resolved
+  const int directory_;     // open and locked
   bool exists_ = false;
   KeyFile file_;
 };

@@ -32,7 +32,7 @@ constexpr std::string_view kCertificateFlags[] = {"file",        "subject", "uri
 constexpr std::string_view kCertificateSwitches[] = {"remove"};
 constexpr absl::Duration kRotationGrace = absl::Hours(24);
 
-// An "I/O" error is no usage error, whatever its code.
+// Turns an I/O error that has the code of a usage error into another error.
 absl::Status NotUsage(const absl::Status& status) {
   return absl::IsInvalidArgument(status) ? absl::FailedPreconditionError(status.message()) : status;
 }
@@ -64,7 +64,7 @@ absl::StatusOr<Role> RoleFrom(const KeysArguments& arguments) {
   return InvalidArgument("--role is {}, it may be inference or admin", Quoted(name));
 }
 
-// "90d" as well, which Abseil does not know.
+// Also accepts "90d", which Abseil does not know.
 std::optional<absl::Duration> DurationFrom(const std::string& text) {
   absl::Duration duration;
   if (absl::ParseDuration(text, &duration)) return duration;
@@ -162,7 +162,7 @@ absl::Status List(const KeysArguments& arguments, Clock& clock, PrintText print)
   return print(text);
 }
 
-// The entry --id names, in the store's file.
+// Returns the entry in the store's file that --id names.
 absl::StatusOr<KeyEntry*> Named(const KeysArguments& arguments, KeyStore& store) {
   TLM_ASSIGN_OR_RETURN(const std::string id, arguments.Required("id"));
   for (KeyEntry& key : store.file().keys) {

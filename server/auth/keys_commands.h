@@ -1,4 +1,4 @@
-// The commands of tlm-keys.
+// Defines the commands of tlm-keys.
 #ifndef TLM_SERVER_AUTH_KEYS_COMMANDS_H_
 #define TLM_SERVER_AUTH_KEYS_COMMANDS_H_
 
@@ -16,17 +16,17 @@
 
 namespace tlm {
 
-// `--name=value`, `--name value`, or for switches `--name`; each at most once.
+// The arguments `--name=value`, `--name value`, or for switches `--name`; each at most once.
 class KeysArguments {
  public:
-  // INVALID_ARGUMENT for anything but flags of these names.
+  // INVALID_ARGUMENT for anything but flags with these names.
   static absl::StatusOr<KeysArguments> Parse(std::span<const char* const> arguments,
                                              std::span<const std::string_view> flags,
                                              std::span<const std::string_view> switches);
 
   bool Has(std::string_view flag) const { return Find(flag).has_value(); }
   std::optional<std::string> Find(std::string_view flag) const;
-  // INVALID_ARGUMENT when it was not given, or is empty.
+  // INVALID_ARGUMENT when the flag was not given, or is empty.
   absl::StatusOr<std::string> Required(std::string_view flag) const;
 
  private:
@@ -39,7 +39,7 @@ using PrintText = absl::FunctionRef<absl::Status(const std::string& text)>;
 
 struct KeysCommand {
   std::string_view name;
-  std::string_view usage;  // flags behind the name
+  std::string_view usage;  // flags after the name
   std::string_view help;   // one line
   std::span<const std::string_view> flags;
   std::span<const std::string_view> switches;
@@ -48,7 +48,7 @@ struct KeysCommand {
   absl::Status (*run)(const KeysArguments& arguments, Clock& clock, PrintText print);
 };
 
-// In the order of the help text.
+// Returns the commands in the order of the help text.
 std::span<const KeysCommand> KeysCommands();
 
 }  // namespace tlm

@@ -21,7 +21,7 @@
 
 namespace {
 
-// As tlm-server's.
+// The same exit statuses as tlm-server's.
 constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
 
@@ -105,7 +105,7 @@ int Run(const tlm::KeysCommand& command, std::span<const char* const> arguments)
 TLM_OPEN_STANDARD_DESCRIPTORS_FIRST;
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // as an error of the write, which undoes what it was to report
+  std::signal(SIGPIPE, SIG_IGN);  // the write fails instead, and its change is undone
   const std::vector<const char*> arguments(argv + std::min(argc, 1), argv + argc);
   for (const std::string_view argument : arguments) {
     if (argument == "--help" || argument == "-h") return Print(Help());

@@ -1,4 +1,4 @@
-// The authenticated caller of a call.
+// Defines Principal, the authenticated caller of a call.
 #ifndef TLM_SERVER_AUTH_PRINCIPAL_H_
 #define TLM_SERVER_AUTH_PRINCIPAL_H_
 
@@ -7,14 +7,14 @@
 
 namespace tlm {
 
-inline constexpr int32_t kMaxPriority = 100;  // of a request; the smallest is its negative
+inline constexpr int32_t kMaxPriority = 100;  // a request's; the smallest is -kMaxPriority
 
 struct TenantLimits {
-  // 0: no limit.
+  // In these three, 0 means no limit.
   int64_t requests_per_minute = 0;
-  int64_t tokens_per_minute = 0;  // of prompts and outputs together
+  int64_t tokens_per_minute = 0;  // tokens of prompts and outputs together
   int64_t max_concurrent_requests = 0;
-  // The largest its requests may ask for.
+  // The largest priority that its requests may have.
   int64_t max_priority = kMaxPriority;
 
   bool operator==(const TenantLimits&) const = default;
@@ -28,12 +28,12 @@ enum class Role {
 struct Principal {
   // Limits, fairness and the prefix cache are per tenant. Empty: no tenant.
   std::string tenant;
-  // For the log: the id of the API key or the subject of the certificate; never a secret. Empty: no
+  // For the log: the id of the API key or the subject of the certificate, never a secret. Empty: no
   // credentials were needed.
   std::string credential;
   bool may_infer = true;
   bool may_administer = true;
-  TenantLimits limits;  // of the tenant, all its credentials together
+  TenantLimits limits;  // the tenant's, for all its credentials together
 
   bool Has(Role role) const { return role == Role::kAdmin ? may_administer : may_infer; }
 };

@@ -38,7 +38,7 @@ absl::StatusOr<WatchedFile::Version> WatchedFile::Look() const {
 }
 
 absl::StatusOr<std::optional<FileContent>> WatchedFile::ReadIfChanged() {
-  // The look comes first: a write behind it changes the next one.
+  // Looks before it reads, so that a later write changes the next look.
   TLM_ASSIGN_OR_RETURN(const Version version, Look());
   if (seen_ == version) return std::nullopt;
   TLM_ASSIGN_OR_RETURN(FileContent content, ReadFileWithMode(path_, max_bytes_));

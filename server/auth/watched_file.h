@@ -1,4 +1,4 @@
-// A small file of credentials that may be replaced or written while the server runs.
+// Watches a small file of credentials that may be replaced or written while the server runs.
 #ifndef TLM_SERVER_AUTH_WATCHED_FILE_H_
 #define TLM_SERVER_AUTH_WATCHED_FILE_H_
 
@@ -17,7 +17,7 @@ struct FileContent {
   mode_t mode = 0;  // permissions
 };
 
-// The whole of a file; errors as of ReadFile (model/base/regular_file.h).
+// Reads a whole file; errors as of ReadFile (model/base/regular_file.h).
 absl::StatusOr<FileContent> ReadFileWithMode(const std::string& path, size_t max_bytes);
 
 // Detects changes of a file by its metadata: renames over it, changed links, writes in place. Not
@@ -27,12 +27,12 @@ class WatchedFile {
   WatchedFile(std::string path, size_t max_bytes);
 
   const std::string& path() const { return path_; }
-  // The content if it may have changed since the last call that returned one, else nullopt. Errors
-  // as ReadFileWithMode's, at every call.
+  // Returns the content if it may have changed since the last call that returned content, else
+  // nullopt. Errors as of ReadFileWithMode, at every call.
   absl::StatusOr<std::optional<FileContent>> ReadIfChanged();
 
  private:
-  // Equal versions: the file was not written in between, except in the case below.
+  // Equal versions mean that the file was not written in between, except when seen_ is nullopt.
   struct Version {
     dev_t device = 0;
     ino_t inode = 0;
@@ -46,8 +46,8 @@ class WatchedFile {
 
   const std::string path_;
   const size_t max_bytes_;
-  // Of the content returned last; nullopt: the file was so recent that another write could leave
-  // the same times, so it must be read again.
+  // The version of the content returned last. nullopt: the file was so recent that another write
+  // could leave the same times, so it must be read again.
   std::optional<Version> seen_;
 };
 

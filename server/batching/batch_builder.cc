@@ -19,10 +19,10 @@ void AppendTokens(const Chunk& chunk, int32_t index, Batch* batch) {
   }
 }
 
-// Of the token at `position`, behind what logits row `row` belongs to.
+// Appends the jobs that sample the token at `position` from logits row `row`.
 void AppendJobs(Sequence& sequence, int64_t position, int32_t row, Batch* batch) {
   const GenerateWork& work = *sequence.request().generate();
-  // Tokens of the draft before it.
+  // Draft tokens before `position`.
   const auto drafted = static_cast<size_t>(
       sequence.draft().empty() ? 0 : position - static_cast<int64_t>(sequence.tokens().size()));
   const TokenMask* const mask = drafted > 0 && sequence.mask() != nullptr
@@ -46,7 +46,7 @@ void AppendJobs(Sequence& sequence, int64_t position, int32_t row, Batch* batch)
   }
 }
 
-// `first_token`: index in the batch of the chunk's first token.
+// `first_token`: the batch index of the chunk's first token.
 void AppendLogitsRows(const Chunk& chunk, int64_t first_token, Batch* batch) {
   Sequence& sequence = *chunk.sequence;
   const int64_t last_known = static_cast<int64_t>(sequence.tokens().size()) - 1;

@@ -1,4 +1,4 @@
-// From a plan to the model's input.
+// Turns a plan into the model's input.
 #ifndef TLM_SERVER_BATCHING_BATCH_BUILDER_H_
 #define TLM_SERVER_BATCHING_BATCH_BUILDER_H_
 
@@ -7,14 +7,13 @@
 
 namespace tlm {
 
-// Replaces `batch` by the plan's chunks, in their order; sequence i of the batch is chunk i. The
-// logits rows of a chunk are consecutive and in the order of their positions. Each either gives
-// tokens, one sampling job for it or, where a request branches, one for every output that is still
-// wanted, the sequence's own first; or else it goes to the host, to be delivered or to score a
-// token.
+// Replaces `batch` by the plan's chunks, in order; sequence i of the batch is chunk i. The logits
+// rows of a chunk are consecutive and ascend by position. A row that samples has one sampling job
+// or, where a request branches, one for each output that is still wanted, the sequence's own first.
+// Any other row goes to the host, to be delivered or to score a token.
 //
-// A token that is not known yet is the one that its sequence samples in the batch launched before,
-// which no other may follow. Jobs point into their sequences.
+// An unknown token is the one that its sequence samples in the previously launched batch; no other
+// batch may be launched in between. Jobs point into their sequences.
 void BuildBatch(const StepPlan& plan, Batch* batch);
 
 }  // namespace tlm

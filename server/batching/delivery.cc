@@ -23,7 +23,7 @@ void Delivery::Notify(std::vector<std::shared_ptr<TokenStream>> streams) {
                   std::make_move_iterator(streams.end()));
     }
   }
-  // Without the lock, for which the thread that wakes up would have to wait.
+  // Notifies without the lock, so that the woken thread need not wait for it.
   due_or_stopping_.NotifyOne();
 }
 

@@ -1,5 +1,5 @@
-// Tells handlers that their token streams have new results, and readers of other things of theirs,
-// on a thread of its own, so that no handler's work delays the engine.
+// Calls handlers whose token streams have new results, and other readers, on a thread of its own,
+// so that no handler's work delays the engine.
 #ifndef TLM_SERVER_BATCHING_DELIVERY_H_
 #define TLM_SERVER_BATCHING_DELIVERY_H_
 
@@ -13,9 +13,9 @@
 
 namespace tlm {
 
-// Thread-safe. Calls OnStreamReady of one listener after the other, without locks held. What
-// arrives for a stream while its call is still to come is covered by that call, so no more calls
-// are ever due than streams live.
+// Thread-safe. Calls OnStreamReady of one listener after the other, without locks held. A pending
+// call covers everything that its stream receives before it, so there are never more calls due than
+// streams.
 class Delivery {
  public:
   // Starts the thread.
@@ -26,10 +26,10 @@ class Delivery {
   Delivery& operator=(const Delivery&) = delete;
 
   void Notify(std::vector<std::shared_ptr<TokenStream>> streams);
-  // Calls `function` on the thread, behind the listeners that are due. It must not block.
+  // Calls `function` on the thread, after the listeners that are due. It must not block.
   void Call(std::function<void()> function);
-  // Makes the calls that are due, then joins the thread. Once; nothing may be notified afterwards.
-  // Not to be called by a listener.
+  // Makes the calls that are due, then joins the thread. Call once, not from a listener; nothing
+  // may be notified afterwards.
   void Stop();
 
  private:
@@ -37,11 +37,11 @@ class Delivery {
 
   Mutex mutex_;
   CondVar due_or_stopping_;
-  // Each once. Shared: a handler may let its stream go before the call.
+  // No duplicates. Shared: a handler may release its stream before the call.
   std::vector<std::shared_ptr<TokenStream>> due_ TLM_GUARDED_BY(mutex_);
   std::vector<std::function<void()>> functions_ TLM_GUARDED_BY(mutex_);
   bool stopping_ TLM_GUARDED_BY(mutex_) = false;
-  std::thread thread_;  // last: uses the others
+  std::thread thread_;  // last: it uses the other members
 };
 
 }  // namespace tlm

@@ -20,7 +20,8 @@
 namespace tlm {
 namespace {
 
-// What a server cut off at its end, another one takes, or the same one once it is back.
+// Retry time of requests that end with the server: another server, or this one after its restart,
+// takes them.
 constexpr absl::Duration kRetryElsewhere = absl::Seconds(1);
 
 absl::Status CheckAtLeast(int64_t value, int64_t least, const char* name) {
@@ -89,7 +90,7 @@ class EngineImpl : public Engine {
                         "EXPIRED_IN_QUEUE");
     }
     const int64_t cached_tokens = request.cache.bypass ? 0 : MostCachedTokens();
-    // Counted before the engine can see it, so that "none left" is never true too early.
+    // Counts before the engine can see the request, so that the count is never zero too early.
     AddUnfinished(1);
     absl::Status status = queue_->Push(std::move(request), now, cached_tokens);
     if (!status.ok()) AddUnfinished(-1);
@@ -111,7 +112,7 @@ class EngineImpl : public Engine {
 
   bool WaitUntilIdle(absl::Duration timeout) override {
     using SteadyClock = std::chrono::steady_clock;
-    // Longer ones overflow the clock.
+    // Longer timeouts overflow the clock.
     timeout = std::min(timeout, absl::Hours(24 * 365));
     const auto end = SteadyClock::now() + absl::ToChronoNanoseconds(timeout);
     MutexLock lock(&mutex_);
@@ -163,11 +164,11 @@ class EngineImpl : public Engine {
       Flush(TakeFlushes(/*last=*/false), /*busy=*/true);
       const bool computed = loop_.Step();
       Publish(/*busy=*/computed);
-      // A Wake for them may have come before the step's Take, which forgets it.
+      // A Wake for these flushes may have come before the step's Take, which forgets it.
       if (computed || stopping_.load(std::memory_order_acquire) || flush_wanted()) continue;
       queue_->WaitForWork(loop_.NextDeadline() - clock_.Now());
     }
-    queue_->Close();  // nothing may come in behind the last look
+    queue_->Close();  // nothing may arrive after the last look
     loop_.EndAll(WithRetryAfter(WithReason(Unavailable("the server is shutting down"), "DRAINING"),
                                 kRetryElsewhere));
     Publish(/*busy=*/false);
@@ -176,7 +177,7 @@ class EngineImpl : public Engine {
 
   using Flushes = std::vector<std::function<void(int64_t)>>;
 
-  // After the last ones FlushPrefixCache answers by itself.
+  // After the last call FlushPrefixCache answers by itself.
   Flushes TakeFlushes(bool last) {
     MutexLock lock(&mutex_);
     stopped_ = last;
@@ -189,7 +190,7 @@ class EngineImpl : public Engine {
                                [this] { delivery_.Call([this] { kv_events_->CallListeners(); }); });
   }
 
-  // Callers are told when the figures say so too.
+  // Calls back once the statistics show the result.
   void Flush(const Flushes& flushes, bool busy) {
     if (flushes.empty()) return;
     std::vector<int64_t> freed;
@@ -203,7 +204,7 @@ class EngineImpl : public Engine {
     return !flushes_.empty();
   }
 
-  // Of any sequence: what is in the cache lies in blocks that are used or held by it.
+  // An upper bound for any sequence: everything cached is in used or cached blocks.
   int64_t MostCachedTokens() const {
     if (!prefix_cache_) return 0;
     MutexLock lock(&mutex_);
@@ -216,7 +217,7 @@ class EngineImpl : public Engine {
     stats_.last_progress = clock_.Now();
   }
 
-  // Mailboxes are filled, then the figures are right, then listeners are told.
+  // Fills the streams first, then sets the statistics, then notifies the listeners.
   void Publish(bool busy) {
     EngineLoop::Report report = loop_.TakeReport();
     const absl::Time now = clock_.Now();
@@ -238,7 +239,7 @@ class EngineImpl : public Engine {
 
   Clock& clock_;
   const int64_t max_context_;
-  const int64_t max_outputs_;  // of one request
+  const int64_t max_outputs_;  // most outputs of one request
   const bool prefix_cache_;
   // Shared with token streams that may outlive the engine; see TokenStream::SetWaker.
   const std::shared_ptr<RequestQueue> queue_;
@@ -252,10 +253,10 @@ class EngineImpl : public Engine {
   CondVar idle_;
   EngineStats stats_ TLM_GUARDED_BY(mutex_);
   int64_t unfinished_ TLM_GUARDED_BY(mutex_) = 0;  // submitted and not ended
-  Flushes flushes_ TLM_GUARDED_BY(mutex_);         // asked for and not done
-  bool stopped_ TLM_GUARDED_BY(mutex_) = false;    // no thread will do any
+  Flushes flushes_ TLM_GUARDED_BY(mutex_);         // requested and not done
+  bool stopped_ TLM_GUARDED_BY(mutex_) = false;    // no thread will run any flush
 
-  std::thread thread_;  // last: uses all others
+  std::thread thread_;  // last: it uses the other members
 };
 
 }  // namespace

@@ -149,10 +149,10 @@ void EngineLoop::FinishStep(StepResults results) {
 void EngineLoop::FailStep(const StepResults& results, absl::Time now) {
   const absl::Status status = DeviceFault(results.status());
   EndChunks(results.plan(), status, now);
-  // What was launched behind it is lost too.
+  // Steps launched after it are lost too.
   while (!pipeline_.empty()) EndChunks(pipeline_.Wait().plan(), status, now);
-  // The others may share blocks with those, and the cache may know some: nothing that the device
-  // holds is believed any more.
+  // Other sequences may share blocks with the failed ones, and the cache may hold some: none of the
+  // device's contents is trusted any more.
   ahead_ = {};
   FlushPrefixCache();
   for (const auto& sequence : sequences_) {
@@ -168,10 +168,10 @@ absl::Status EngineLoop::DeviceFault(const absl::Status& error) {
 }
 
 ServiceRates::Step EngineLoop::CountTokens(const StepResults& results, absl::Time end) const {
-  // While steps follow each other without a gap, from the end of one to that of the next.
+  // Gapless steps are measured from the end of one to the end of the next.
   ServiceRates::Step step{.elapsed = end - last_end_.value_or(results.begin())};
   for (const Chunk& chunk : results.plan().chunks) {
-    if (chunk.sequence->state() == SequenceState::kFinished) continue;  // computed in vain
+    if (chunk.sequence->state() == SequenceState::kFinished) continue;  // its token is surplus
     if (IsDecode(chunk)) {
       step.decode_tokens += chunk.num_tokens - chunk.num_draft;
     } else {

@@ -1,4 +1,5 @@
-// What the engine thread does in a step, without the thread: arrivals, plan, forward pass, tokens.
+// Does the engine thread's work in a step, without the thread: arrivals, plan, forward pass,
+// tokens.
 #ifndef TLM_SERVER_BATCHING_ENGINE_LOOP_H_
 #define TLM_SERVER_BATCHING_ENGINE_LOOP_H_
 
@@ -34,60 +35,60 @@
 
 namespace tlm {
 
-// Owns all sequences that were taken from the queue, and their blocks. Not thread-safe: one thread
-// calls it, and it alone calls the model.
+// Owns all sequences taken from the queue and their blocks. Not thread-safe: one thread calls it,
+// and only the loop calls the model.
 //
-//   Step n    arrivals, what is unwanted | launch n | plan n + 1 | wait for n | its results
-//   Step n+1  arrivals, what is unwanted, rest of the plan | launch n + 1 | ...
+//   Step n    arrivals, drops | launch n | plan n + 1 | wait for n | results of n
+//   Step n+1  arrivals, drops, rest of the plan | launch n + 1 | ...
 //
-// The plan of the next step is made while the model computes this one, from what is known without
-// its results: how far every sequence will be, and that those which need not end now will have one
-// more token. Sequences that end all the same are dropped from it before it is launched, and what
-// arrived in the meantime is added.
+// The next step is planned while the model computes this one, from what is known without its
+// results: how far every sequence will be, and that a sequence that need not end now will have one
+// more token. Before the launch, sequences that did end are dropped from the plan and new arrivals
+// are added.
 //
-// A model that takes two batches is not kept waiting for that: the plan is launched when it is
-// made, unless sampling in it has to wait for results (see StepPipeline). Then what Step waits for
-// was launched by the Step before it, and a sequence that has ended computes one token in vain,
-// which reaches no stream, no figure and no cached block:
+// A model that takes two batches does not wait for that: the plan is launched as soon as it is
+// made, unless its sampling depends on results (see StepPipeline). Step then waits for a batch that
+// the previous Step launched. A sequence that has ended computes one surplus token, which reaches
+// no stream, no metric and no cached block:
 //
-//   Step n    arrivals, what is unwanted | plan n + 1 | launch n + 1 | wait for n | its results
+//   Step n    arrivals, drops | plan n + 1 | launch n + 1 | wait for n | results of n
 //
-// Constrained outputs: while the model computes the logits of a token, a thread of masks_ finds
-// which tokens may stand there, and sampling waits for that. Where it is known without a draw what
-// follows, those tokens are appended before the next launch.
+// Constrained outputs: while the model computes the logits of a token, a thread of masks_ computes
+// the mask for it, and sampling waits for the mask. Tokens that are known without sampling are
+// appended before the next launch.
 class EngineLoop {
  public:
-  // What callers are to be told after a step, and what they may ask.
+  // News for callers after a step, and the statistics they may ask for.
   struct Report {
-    std::vector<std::shared_ptr<TokenStream>> streams;  // with news; some may occur twice
-    int64_t ended = 0;                                  // requests, since the last report
-    // `waiting_requests` counts the preempted alone. Not filled in: waiting_tokens, busy,
-    // last_progress, draining and what is estimated or measured by the second.
+    std::vector<std::shared_ptr<TokenStream>> streams;  // streams with news; may contain duplicates
+    int64_t ended = 0;                                  // requests ended since the last report
+    // `waiting_requests` counts only preempted requests. Not filled in: waiting_tokens, busy,
+    // last_progress, draining, estimates and rates per second.
     EngineStats stats;
   };
 
-  // `queue` is shared with the token streams, whose readers wake its reader (weakly, through the
-  // stream). The others outlive the loop; `options` fit the model; `metrics` and `kv_events`, the
-  // latter told of every change of the prefix cache, and `draft_source` may be null.
+  // `queue` is shared with the token streams, whose readers wake the queue's reader (weakly,
+  // through the stream). The others outlive the loop; `options` fit the model. `metrics`,
+  // `kv_events` (which receives every change of the prefix cache) and `draft_source` may be null.
   EngineLoop(LanguageModel& model, const EngineOptions& options, Clock& clock,
              std::shared_ptr<RequestQueue> queue, EngineMetrics* metrics = nullptr,
              KvEventLog* kv_events = nullptr, DraftSource* draft_source = nullptr);
 
-  // Takes arrivals, ends what is cancelled or expired, waits for one batch and pushes its results.
-  // False when there was nothing to compute: nothing is left, or all wait for their readers. Then
-  // wait for the queue's work, at the latest until NextDeadline().
+  // Takes arrivals, ends cancelled and expired requests, waits for one batch and pushes its
+  // results. False when there was nothing to compute: no sequence is left, or all wait for their
+  // readers. Then wait for the queue's work, until NextDeadline() at the latest.
   bool Step();
-  // Ends everything, arrivals included.
+  // Ends all requests, arrivals included.
   void EndAll(const absl::Status& status);
-  // See Engine::FlushPrefixCache; between two steps. What sequences have computed until now will
-  // not be found by others either.
+  // See Engine::FlushPrefixCache. Call between two steps. Blocks computed before the call are never
+  // found by other sequences.
   int64_t FlushPrefixCache();
-  // The earliest among the sequences, hard or soft.
+  // Returns the earliest deadline of all sequences, hard or soft.
   absl::Time NextDeadline() const;
   Report TakeReport();
 
  private:
-  // A row's use: the sequence's end if that was its last one.
+  // The result of using a row: the sequence's end if this row was its last one.
   using RowResult = absl::StatusOr<std::optional<Finish>>;
 
   void TakeArrivals();
@@ -96,18 +97,17 @@ class EngineLoop {
   void FollowMasks(absl::Time now);
   static bool MayHaveForcedRun(const Sequence& sequence);
   void AppendForcedRun(Sequence& sequence, absl::Time now);
-  // It has a token, and its mask is to be that of the next one, or, while rows of a draft follow,
-  // of the one behind these.
+  // Advances the mask by `token`; with draft rows left, queues it only after the last of them.
   void AdvanceMask(Sequence& sequence, int32_t token);
   void QueueMask(Sequence& sequence);
   void WaitForMask(Sequence& sequence);
 
-  // engine_loop_drafts.cc: guessed tokens. Where a sequence may have a draft in the next step, and
-  // which.
+  // engine_loop_drafts.cc: guessed tokens.
+  // A sequence that may get a draft in the next step, and the draft.
   struct PendingDraft {
     Sequence* sequence = nullptr;
-    Draft draft;            // by a model: chances alone, until it was asked
-    bool by_model = false;  // of draft_source_
+    Draft draft;            // by a model: only chances until the model was asked
+    bool by_model = false;  // from draft_source_
   };
   void PrepareDrafts();
   bool FindPendingDrafts();
@@ -127,12 +127,12 @@ class EngineLoop {
   void StartStreams(Sequence& sequence, absl::Time now);
   void FinishStep(StepResults results);
   void FailStep(const StepResults& results, absl::Time now);
-  // What the step computed, and how long it took; drafts do not count.
+  // Returns the tokens that the step computed, and its duration; drafts do not count.
   ServiceRates::Step CountTokens(const StepResults& results, absl::Time end) const;
   void RecordRates(const StepPlan& plan, const ServiceRates::Step& step, absl::Time end);
   void LeaveQueue(const StepPlan& plan);
   void LeaveQueue(Sequence& sequence);
-  // Keeps the fault for the figures; what the requests it hit are told.
+  // Records the fault for the statistics; returns the status for the requests that it hit.
   absl::Status DeviceFault(const absl::Status& error);
   void UpdateStats();
 
@@ -142,14 +142,14 @@ class EngineLoop {
   void DropDetachedBranches(Sequence& sequence, absl::Time now);
   bool Infeasible(Sequence& sequence, const ServiceEstimates& estimates, absl::Time now);
   void EndUncomputed(Sequence& sequence, const Finish& finish, absl::Time now);
-  // An output's end; that of a sequence's branches too, which end with the same status.
+  // Ends an output, and all branches of its sequence with the same status.
   void End(Sequence& sequence, const absl::Status& status, const Finish& finish, absl::Time now);
   void EndChunks(const StepPlan& plan, const absl::Status& status, absl::Time now);
   void EndBranch(Sequence& sequence, size_t branch, const StreamEnd& end);
   void PushEnd(const std::shared_ptr<TokenStream>& stream, int64_t request_number, StreamEnd end);
   void EraseFinished();
 
-  // engine_loop_results.cc: what becomes of logits and tokens.
+  // engine_loop_results.cc: uses logits and tokens.
   void TakeResults(StepResults& results, absl::Time now);
   void TakeRow(Sequence& sequence, const RowResults& row, absl::Time now);
   RowResult UseRow(Sequence& sequence, const RowResults& row, absl::Time now);
@@ -177,31 +177,31 @@ class EngineLoop {
   Scheduler scheduler_;
   PrefillThrottle throttle_;
   ServiceRates rates_;
-  Sampler sampler_;  // for tokens that are given
-  StepPlan ahead_;   // of the next step, as far as it is known; empty when that was launched
+  Sampler sampler_;  // scores given tokens
+  StepPlan ahead_;   // next step, as far as it is known; empty once launched
   std::vector<std::unique_ptr<Sequence>> sequences_;
-  StepPipeline pipeline_;                              // its steps know sequences
-  bool any_finished_ = false;                          // among the sequences
-  std::unordered_map<int64_t, int64_t> outputs_left_;  // not ended, by request_number
+  StepPipeline pipeline_;                              // its steps point to sequences
+  bool any_finished_ = false;                          // true when a sequence has finished
+  std::unordered_map<int64_t, int64_t> outputs_left_;  // outputs not ended, by request_number
   int64_t next_number_ = 0;
-  int64_t never_admitted_ = 0;          // of the sequences: those the queue still counts as waiting
-  QueueLoad left_queue_;                // admitted since the last step's end
-  std::optional<absl::Time> last_end_;  // of the step before, if that computed something
-  absl::Duration step_time_;            // of the last step
-  absl::Status step_fault_;             // what has failed in this step
+  int64_t never_admitted_ = 0;          // sequences that the queue still counts as waiting
+  QueueLoad left_queue_;                // requests admitted since the last step ended
+  std::optional<absl::Time> last_end_;  // end of the previous step, if it computed something
+  absl::Duration step_time_;            // duration of the last step
+  absl::Status step_fault_;             // first fault of this step
   Report report_;
   MaskPool masks_;
 
-  DraftSource* draft_source_;  // null: none, or it has failed
-  absl::Status draft_fault_;   // of the step in progress: told as its fault
-  MatchRecord matches_;        // of all sequences' lookups
-  MatchRecord model_matches_;  // and of all drafts of draft_source_
+  DraftSource* draft_source_;  // null: no draft source, or it has failed
+  absl::Status draft_fault_;   // its fault in the current step, reported as the step's
+  MatchRecord matches_;        // judges all sequences' lookups
+  MatchRecord model_matches_;  // judges all drafts of draft_source_
   StepCosts costs_;
-  DraftCosts draft_costs_;                    // of draft_source_
-  absl::Duration draft_time_;                 // that it took for the step in progress
-  std::vector<PendingDraft> pending_drafts_;  // of the step to come
-  int64_t decoding_ = 0;                      // sequences, those with a pending draft among them
-  int64_t accepted_ = 0;                      // tokens of drafts, in this step
+  DraftCosts draft_costs_;                    // costs of draft_source_
+  absl::Duration draft_time_;                 // time that draft_source_ took for the current step
+  std::vector<PendingDraft> pending_drafts_;  // drafts of the next step
+  int64_t decoding_ = 0;                      // decoding sequences, with or without a draft
+  int64_t accepted_ = 0;                      // draft tokens accepted in this step
 };
 
 }  // namespace tlm

@@ -1,5 +1,5 @@
-// The part of EngineLoop that knows of guesses: which sequences get drafts, and what became of
-// them.
+// The part of EngineLoop that handles guesses: which sequences get drafts, and how each draft
+// ended.
 #include <algorithm>
 #include <memory>
 #include <span>
@@ -12,20 +12,20 @@ namespace {
 
 // The class of a draft model's guesses in MatchRecord.
 constexpr int64_t kModelMatch = MatchRecord::kLongest;
-// Of a draft that is made to see whether drafts pay.
+// Tokens of a draft that is made only to measure whether drafts pay.
 constexpr int64_t kTrialTokens = 2;
-// The part of an output's time that a draft model may take to catch up with it, and the most tokens
-// that are counted on.
+// The part of an output's remaining time that a draft model may spend on catching up with it, and
+// the most remaining tokens that this time is estimated from.
 constexpr double kCatchUpShare = 0.1;
 constexpr int64_t kForeseen = 256;
 
-// It is on its way to a place in a step, or to its first token.
+// The sequence waits for a place in a step, or for its first token.
 bool Waits(const Sequence& sequence) {
   if (sequence.state() == SequenceState::kWaiting) return sequence.Room() > 0;
   return sequence.state() == SequenceState::kPrefilling && sequence.remaining() > 0;
 }
 
-// The most tokens of a draft for it: the last row gives one token more.
+// Returns the most draft tokens for the sequence; the last row gives one token more.
 int64_t MaxDraft(const Sequence& sequence, int64_t max_draft_tokens, int64_t max_context) {
   if (sequence.verifies() || sequence.branches() > 0 || sequence.remaining() != 1) return 0;
   const GenerateWork& work = *sequence.request().generate();
@@ -50,8 +50,8 @@ void EngineLoop::PrepareDrafts() {
   }
 }
 
-// Sets pending_drafts_ and decoding_; false where none may guess: drafts would make those wait
-// longer that wait already.
+// Sets pending_drafts_ and decoding_. False when no sequence may guess; drafts would delay the
+// sequences that wait already.
 bool EngineLoop::FindPendingDrafts() {
   pending_drafts_.clear();
   decoding_ = 0;
@@ -96,7 +96,7 @@ void EngineLoop::AddPendingDraft(Sequence& sequence) {
   pending_drafts_.push_back({.sequence = &sequence, .draft = std::move(draft), .by_model = true});
 }
 
-// What it would cost to begin must be little beside what is still to be generated.
+// Catching up must cost little compared with the tokens still to be generated.
 bool EngineLoop::MayAskModel(const Sequence& sequence, int64_t max_tokens) {
   if (options_.speculation == Speculation::kAlways) return true;
   const int64_t left =
@@ -127,7 +127,7 @@ std::vector<int64_t> EngineLoop::ChooseLengths() const {
                             std::max(max_tokens, int64_t{0}));
 }
 
-// Makes the drafts that are the model's.
+// Makes the drafts of the draft model.
 void EngineLoop::AskModel(std::span<int64_t> lengths) {
   std::vector<Guess> guesses;
   std::vector<PendingDraft*> asked;
@@ -168,8 +168,9 @@ void EngineLoop::AskModel(std::span<int64_t> lengths) {
   }
 }
 
-// Whether the next step is to wait for the results of this one: they tell where a draft ends, or it
-// is to have drafts behind them, judged by those that the tokens known now would give.
+// Returns whether the next step must wait for the results of this one: to learn where a draft ends,
+// or because drafts will follow these results. The tokens known now predict whether drafts would be
+// made.
 bool EngineLoop::WouldDraft() {
   if (options_.speculation == Speculation::kOff) return false;
   const bool drafting = std::any_of(sequences_.begin(), sequences_.end(), [](const auto& sequence) {
@@ -199,7 +200,7 @@ void EngineLoop::EndDraft(Sequence& sequence, const Chunk& chunk, int64_t accept
   if (metrics_ != nullptr) metrics_->AddDraft(chunk.num_draft, accepted);
   if (sequence.drafted_by_model()) {
     MatchRecord& own = sequence.guessing()->by_model;
-    // Behind an output's end nothing was judged.
+    // After an output's end nothing was judged.
     const bool refuted = accepted < chunk.num_draft && sequence.state() != SequenceState::kFinished;
     for (int64_t i = 0; i < accepted + (refuted ? 1 : 0); ++i) {
       own.Add(kModelMatch, i < accepted);
@@ -214,7 +215,7 @@ void EngineLoop::RecordCosts(const StepPlan& plan, absl::Duration elapsed) {
   draft_costs_.AddStep(elapsed);
   int64_t tokens = 0;
   for (const Chunk& chunk : plan.chunks) {
-    // A forced token costs less than one of a draft, whose row is judged.
+    // A forced token costs less than a draft token, whose row is judged.
     if (!chunk.decode || chunk.num_tokens > 1 + chunk.num_draft) return;
     tokens += chunk.num_tokens;
   }

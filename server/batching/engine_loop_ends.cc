@@ -1,5 +1,5 @@
 // The part of EngineLoop that ends outputs: because their readers have detached, because their time
-// is up, or with what became of them.
+// is up, or because they are complete.
 #include <algorithm>
 #include <utility>
 
@@ -17,7 +17,7 @@ absl::Status Expired(bool queued) {
                     queued ? "EXPIRED_IN_QUEUE" : "EXPIRED_RUNNING");
 }
 
-// The soft limit counts even if the hard one has passed since.
+// The soft limit applies even if the hard one has passed since.
 bool SoftLimitPassed(const Request& request, absl::Time now) {
   return request.generate() != nullptr && request.soft_deadline <= now &&
          request.soft_deadline <= request.deadline;

@@ -1,4 +1,4 @@
-// The part of EngineLoop that knows of constraints: which tokens may follow in an output.
+// The part of EngineLoop that handles constraints: which tokens may follow in an output.
 #include <algorithm>
 #include <memory>
 
@@ -7,7 +7,7 @@
 namespace tlm {
 namespace {
 
-// What a step waits for tokens that need no draw, before it is launched without them.
+// The longest wait for tokens that need no sampling; after it the step is launched without them.
 constexpr absl::Duration kMaxRunWait = absl::Milliseconds(1);
 
 }  // namespace
@@ -32,7 +32,7 @@ void EngineLoop::FollowMasks(absl::Time now) {
       mask->WaitFor(wait);
       wait -= clock_.Now() - begin;
     }
-    // Scores need logits: every token is drawn, and a run is a draft (AddPendingDraft).
+    // Scores need logits: every token is sampled, and a run becomes a draft (AddPendingDraft).
     const LogprobOptions& score = sequence->request().generate()->score;
     const bool scored = score.logprob || score.top > 0;
     if (mask->ready() && !mask->run().empty() && !scored) AppendForcedRun(*sequence, now);
@@ -40,7 +40,7 @@ void EngineLoop::FollowMasks(absl::Time now) {
   EraseFinished();
 }
 
-// Behind a token that was drawn, as branches begin with one each.
+// Requires a sampled token, because branches begin with one each.
 bool EngineLoop::MayHaveForcedRun(const Sequence& sequence) {
   return sequence.generated_tokens() > 0 && !sequence.verifies() && !sequence.in_flight() &&
          sequence.state() == SequenceState::kDecoding;
@@ -49,9 +49,9 @@ bool EngineLoop::MayHaveForcedRun(const Sequence& sequence) {
 void EngineLoop::AppendForcedRun(Sequence& sequence, absl::Time now) {
   OutputMask& mask = *sequence.mask();
   report_.streams.push_back(sequence.request().stream);
-  // It may have been planned as the end of a prompt, whose row would lie before the run.
+  // The sequence may have been planned as the end of a prompt, whose row would be before the run.
   scheduler_.RemoveFromPlan(sequence, ahead_);
-  // Room is left for the row behind the run.
+  // Leaves room for the row after the run.
   while (!mask.run().empty() && sequence.Room() > 1 && sequence.MayAppend(mask.run().front())) {
     const int32_t token = mask.run().front();
     RecordToken(sequence, now);
@@ -82,7 +82,7 @@ void EngineLoop::WaitForMask(Sequence& sequence) {
   sequence.CancelFirstRow();
   QueueMask(sequence);
   sequence.set_awaits_mask(sequence.mask()->WakeWhenReady(queue_));
-  // It may have been planned as if it had a token more.
+  // The sequence may have been planned as if it had one more token.
   scheduler_.RemoveFromPlan(sequence, ahead_);
   if (metrics_ != nullptr) metrics_->AddMaskWait(sequence.mask()->TakeWait());
 }

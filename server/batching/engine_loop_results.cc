@@ -1,4 +1,4 @@
-// The second half of EngineLoop's step: what becomes of logits and tokens.
+// The second half of EngineLoop's step: uses logits and tokens.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -11,7 +11,7 @@
 namespace tlm {
 namespace {
 
-// What sampling would refuse: such a row cannot have come from sound arithmetic.
+// Rejects rows that sampling would refuse: sound arithmetic cannot have produced them.
 absl::Status CheckLogits(std::span<const float> logits, int64_t position) {
   float largest = -std::numeric_limits<float>::infinity();
   bool nan = false;
@@ -23,8 +23,8 @@ absl::Status CheckLogits(std::span<const float> logits, int64_t position) {
   return DataLoss("the logits at position {} are not finite", position);
 }
 
-// The jobs of a row have the same mask. Where nothing may follow behind guesses, the row is
-// computed again with the sequence's own mask, which tells how that ends.
+// The jobs of a row have the same mask. If no token is allowed after guesses, the row is computed
+// again with the sequence's own mask, which decides how the output ends.
 bool IsLate(const RowResults& row) {
   return std::any_of(row.tokens.begin(), row.tokens.end(), [&row](const auto& token) {
     const SamplingJob& job = row.jobs.front();
@@ -44,7 +44,7 @@ void EngineLoop::TakeResults(StepResults& results, absl::Time now) {
     }
     for (int64_t i = 0; i < chunk.num_rows; ++i) {
       const RowResults row = results.NextRow();
-      // It ended while the step computed, or an earlier row made this one surplus.
+      // The sequence ended while the step computed, or an earlier row made this one surplus.
       if (sequence.state() == SequenceState::kFinished || sequence.rows_in_flight() == 0) continue;
       TakeRow(sequence, row, now);
     }
@@ -150,7 +150,7 @@ EngineLoop::RowResult EngineLoop::TakeFirstTokens(Sequence& parent, const RowRes
   const int64_t tokens = parent.WantedPosition(0) + 1;
   std::vector<std::unique_ptr<Sequence>> branches = parent.TakeBranches();
   const RowResult result = TakeToken(parent, row, now);
-  // Before the blocks are shared: this may replace them.
+  // Publishes before the blocks are shared, because publishing may replace them.
   if (result.ok()) Publish(parent, tokens);
   for (auto& branch : branches) StartBranch(parent, std::move(branch), row, now);
   return result;
@@ -165,8 +165,8 @@ void EngineLoop::StartBranch(Sequence& parent, std::unique_ptr<Sequence> taken,
   if (branch.state() == SequenceState::kFinished) return;
   const std::optional<BlockCopy> copy = scheduler_.AddBranch(parent, branch);
   if (!copy.has_value()) return;
-  // At once: parent and branch are both going to write behind what they share. What the parent may
-  // have written there already is overwritten before it is read.
+  // Copies at once, because parent and branch both write after their shared tokens. What the parent
+  // may have written there already is overwritten before it is read.
   const absl::Status copied = model_.CopyKvBlock(copy->from, copy->to);
   if (!copied.ok()) End(branch, DeviceFault(copied), Finish(), now);
 }

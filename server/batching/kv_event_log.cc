@@ -10,22 +10,22 @@ namespace tlm {
 namespace {
 
 constexpr uint64_t kNotRemoved = std::numeric_limits<uint64_t>::max();
-// Memory of a batch and of each of its blocks, roughly: with pointers and the allocator's.
+// Approximate memory of a batch and of each of its blocks, with pointers and allocator overhead.
 constexpr int64_t kBatchBytes = 256;
 constexpr int64_t kBlockBytes = sizeof(KvBlock) + 128;
-// That a reader looks at while the engine may have to wait for it: some 50 us.
+// The most blocks a reader looks at under the lock: the engine may wait about 50 us for it.
 constexpr int64_t kBlocksPerLock = 1024;
 
 int64_t BytesOf(const KvEventBatch& batch) { return kBatchBytes + batch.Blocks() * kBlockBytes; }
 
-// Whether `block` goes on where the event's last block ends.
+// Returns whether `block` is the child of the event's last block.
 bool Continues(const KvEvent& event, const KvBlock& block) {
   const KvBlock& last = *event.blocks.back();
   return event.kind == KvEvent::Kind::kStored && block.scope == last.scope &&
          block.parent_hash == last.hash;
 }
 
-// Adds it to the last event if that is alike.
+// Adds the block to the last event if it is of the same kind and continues it.
 void AddBlock(KvEvent::Kind kind, std::shared_ptr<const KvBlock> block,
               std::vector<KvEvent>& events) {
   const bool joins = !events.empty() && events.back().kind == kind &&
@@ -76,7 +76,7 @@ absl::StatusOr<std::unique_ptr<KvEventSubscription>> KvEventLog::Subscribe(
 void KvEventLog::End(KvEventSubscription& subscription) {
   MutexLock lock(&mutex_);
   const auto tenant = tenants_.find(subscription.tenant_);
-  // Not there: it was refused.
+  // Absent when the subscription was refused.
   if (tenant == tenants_.end() || tenant->second.subscriptions.erase(&subscription) == 0) return;
   --stats_.subscriptions;
   ForgetIfUnused(tenant);
@@ -114,8 +114,8 @@ KvEventStats KvEventLog::stats() const {
   return stats_;
 }
 
-// A tenant's numbers begin with the time in microseconds: larger than all before, also those of
-// another start of the server, whose steps take longer than that.
+// A tenant's numbers begin with the time in microseconds. That is larger than all earlier numbers,
+// also those of an earlier start of the server, because a step takes longer than a microsecond.
 KvEventLog::Tenants::iterator KvEventLog::TenantNamed(std::string_view name) {
   const auto known = tenants_.find(name);
   if (known != tenants_.end()) return known;

@@ -1,5 +1,5 @@
-// What happened in the prefix cache, for routers that send a request to the replica whose cache has
-// its beginning: a bounded history a tenant, with subscriptions that replay it.
+// Records the changes of the prefix cache for routers, which send a request to the replica that
+// caches its beginning: a bounded history per tenant, with subscriptions that replay it.
 #ifndef TLM_SERVER_BATCHING_KV_EVENT_LOG_H_
 #define TLM_SERVER_BATCHING_KV_EVENT_LOG_H_
 
@@ -26,17 +26,17 @@
 
 namespace tlm {
 
-// A block in the prefix cache. Constant, shared by all that speak of it.
+// A block in the prefix cache. Immutable and shared.
 struct KvBlock {
-  int64_t number = 0;                   // in the order of storing; of all tenants, so not for them
+  int64_t number = 0;                   // order of storing among all tenants' blocks: not for them
   uint64_t hash = 0;                    // the first bits of the chain's hash
-  std::optional<uint64_t> parent_hash;  // none: the first block of a prompt
+  std::optional<uint64_t> parent_hash;  // nullopt: the first block of a prompt
   std::shared_ptr<const CacheScope> scope;
   std::array<int32_t, kBlockTokens> tokens{};
 };
 
-// Blocks that were stored, each the parent of the next one; or removed, children before parents; or
-// all of the tenant's blocks were, and `blocks` is empty.
+// Stored blocks, each the parent of the next one; or removed blocks, children before parents; or
+// kCleared, with empty `blocks`, when all of the tenant's blocks were removed.
 struct KvEvent {
   enum class Kind { kStored, kRemoved, kCleared };
 
@@ -44,18 +44,19 @@ struct KvEvent {
   std::vector<std::shared_ptr<const KvBlock>> blocks;
 };
 
-// A part of what is in the cache. The first one begins with kCleared, the stored blocks of all
-// parts are what is there, parents before children.
+// One part of a snapshot of the cache. The first part begins with kCleared; the stored blocks of
+// all parts are the cache's contents, parents before children.
 struct KvSnapshotPart {
   int64_t index = 0;
-  int64_t count = 1;   // of parts
-  int64_t blocks = 0;  // of all parts
+  int64_t count = 1;   // number of parts
+  int64_t blocks = 0;  // blocks of all parts together
 };
 
-// What a step of the engine did to a tenant's blocks, or a part of a snapshot.
+// The effects of one engine step on a tenant's blocks, or one part of a snapshot.
 struct KvEventBatch {
-  // A tenant's steps have ascending numbers without gaps. The parts of a snapshot have those up to
-  // the last step that it knows; the next batch is the next step.
+  // A tenant's steps have ascending numbers without gaps. The last part of a snapshot has the
+  // number of the last step that it covers, earlier parts the numbers before; the next batch is the
+  // next step.
   uint64_t sequence_number = 0;
   absl::Time time;
   std::vector<KvEvent> events;
@@ -64,8 +65,8 @@ struct KvEventBatch {
   int64_t Blocks() const;
 };
 
-// Told on the delivery thread that a subscription has a batch, or that the log was closed, possibly
-// without cause. Must not block.
+// Called on the delivery thread when a subscription has a batch or the log was closed. May be
+// called without cause. Must not block.
 class KvEventListener {
  public:
   virtual ~KvEventListener() = default;
@@ -74,28 +75,28 @@ class KvEventListener {
 
 class KvEventLog;
 
-// One reader's place in a tenant's history. Ended by its destruction, before the log's. Calls for
-// one subscription are made one after the other, on any thread.
+// One reader's position in a tenant's history. Destroy it before the log. Calls for one
+// subscription come one after the other, on any thread.
 class KvEventSubscription {
  public:
   ~KvEventSubscription();
   KvEventSubscription(const KvEventSubscription&) = delete;
   KvEventSubscription& operator=(const KvEventSubscription&) = delete;
 
-  // The next batch. Null: there is none; the listener is called when there is one. A reader that is
-  // so slow that the history has lost its next batch gets a snapshot instead.
+  // Returns the next batch, or null when there is none; the listener is called once there is one. A
+  // reader so slow that the history has lost its next batch gets a snapshot instead.
   std::shared_ptr<const KvEventBatch> Next();
-  // No batch will come.
+  // Returns true when no batch will come any more.
   bool closed() const;
 
  private:
   friend class KvEventLog;
   struct Snapshot {
     KvSnapshotPart next;
-    uint64_t cut = 0;        // the last step that it knows
-    int64_t begin = 0;       // number of its first block from here on
-    int64_t end = 0;         // behind its last block's
-    int64_t generation = 0;  // of the tenant's blocks
+    uint64_t cut = 0;        // the last step that it covers
+    int64_t begin = 0;       // number of the first remaining block
+    int64_t end = 0;         // number after the last block
+    int64_t generation = 0;  // the tenant's generation
   };
 
   KvEventSubscription(KvEventLog& log, std::weak_ptr<KvEventListener> listener)
@@ -103,69 +104,70 @@ class KvEventSubscription {
 
   KvEventLog& log_;
   const std::weak_ptr<KvEventListener> listener_;
-  // The rest is the log's, guarded by its mutex.
+  // The log owns the rest, guarded by its mutex.
   std::string tenant_;
   uint64_t last_ = 0;                 // sequence number of the last batch
-  std::optional<Snapshot> snapshot_;  // some of its parts are to come
-  bool waits_ = false;                // Next() was null
+  std::optional<Snapshot> snapshot_;  // with parts to come
+  bool waits_ = false;                // Next() returned null
 };
 
 // Thread-safe. Tenants see nothing of each other: each has its own sequence numbers, blocks and
-// history. Together the histories keep what KvEventOptions allow. Besides, the log mirrors the
-// blocks in the cache, about 450 bytes each.
+// history. KvEventOptions limit the histories together. The log also mirrors the cached blocks,
+// about 450 bytes each.
 class KvEventLog {
  public:
-  // Parts of a snapshot have at most so many blocks.
+  // The most blocks in a part of a snapshot.
   static constexpr int64_t kSnapshotBlocks = 1024;
-  static constexpr int64_t kMaxSubscriptions = 64;  // of a tenant
+  static constexpr int64_t kMaxSubscriptions = 64;  // per tenant
 
-  // `wake` is called by Append and Close, must not block, and leads to CallListeners() on another
+  // Append and Close call `wake`, which must not block and must lead to CallListeners() on another
   // thread. `clock` is the wall clock.
   KvEventLog(const KvEventOptions& options, Clock& clock, std::function<void()> wake);
   ~KvEventLog();
   KvEventLog(const KvEventLog&) = delete;
   KvEventLog& operator=(const KvEventLog&) = delete;
 
-  // Batches of this tenant's blocks alone, after the one numbered `after`. If the history does not
-  // reach back so far, and for 0, they begin with a snapshot: so they do for numbers from before a
-  // restart, as every start begins with larger ones. RESOURCE_EXHAUSTED beyond kMaxSubscriptions.
+  // Subscribes to the batches of this tenant after number `after`. If the history does not reach
+  // back that far, and for 0, the subscription begins with a snapshot. That covers numbers from
+  // before a restart, because every start begins with larger numbers. RESOURCE_EXHAUSTED beyond
+  // kMaxSubscriptions.
   absl::StatusOr<std::unique_ptr<KvEventSubscription>> Subscribe(
       std::string_view tenant, uint64_t after, std::weak_ptr<KvEventListener> listener);
 
-  // Makes the calls that are due.
+  // Calls the listeners that are due.
   void CallListeners();
   // Ends all subscriptions, present and future.
   void Close();
   KvEventStats stats() const;
 
-  // The engine's side: one block, or kCleared without.
+  // The engine's side: one stored or removed block, or kCleared with null.
   struct Change {
     KvEvent::Kind kind;
     std::shared_ptr<const KvBlock> block;
   };
-  // What one step did, in order. Waits for no reader.
+  // Appends the changes of one step, in order. Waits for no reader.
   void Append(const std::vector<Change>& changes);
 
  private:
   friend class KvEventSubscription;
   struct Block {
     std::shared_ptr<const KvBlock> block;
-    // Sequence number of the step that removed it. It is kept until that leaves the history, for
-    // snapshots that know less.
+    // Sequence number of the step that removed it. The block is kept until that step leaves the
+    // history, for snapshots with an earlier cut.
     uint64_t removed;
   };
   struct Tenant {
-    // Batches of the history, the last ones up to this number.
+    // The batches of the history; `last` is the number of the last one.
     uint64_t last = 0;
     std::deque<std::shared_ptr<const KvEventBatch>> history;
     std::map<int64_t, Block> blocks;  // by KvBlock::number: parents before children
-    int64_t stored = 0;               // of the blocks: those that were not removed
-    int64_t generation = 0;           // counts how often all were
+    int64_t stored = 0;               // blocks not removed
+    int64_t generation = 0;           // counts the kCleared events
     std::unordered_set<KvEventSubscription*> subscriptions;
 
     uint64_t first() const { return last + 1 - history.size(); }
   };
-  // std::map: what it holds stays where it is.
+  // A std::map, so that addresses and iterators stay valid.
   using Tenants = std::map<std::string, Tenant, std::less<>>;
 
   Tenants::iterator TenantNamed(std::string_view name) TLM_REQUIRES(mutex_);
@@ -175,7 +177,7 @@ class KvEventLog {
   void ForgetIfUnused(Tenants::iterator tenant) TLM_REQUIRES(mutex_);
   std::shared_ptr<const KvEventBatch> Next(KvEventSubscription& subscription);
   void BeginSnapshot(const Tenant& tenant, KvEventSubscription& subscription) TLM_REQUIRES(mutex_);
-  // False: there is more to be done for this part.
+  // False: this part needs another call.
   bool FillPart(const Tenant& tenant, KvEventSubscription& subscription, KvEventBatch& part)
       TLM_REQUIRES(mutex_);
   void End(KvEventSubscription& subscription);
@@ -186,19 +188,19 @@ class KvEventLog {
   const std::function<void()> wake_;
   mutable Mutex mutex_;
   Tenants tenants_ TLM_GUARDED_BY(mutex_);
-  std::deque<Tenants::iterator> order_ TLM_GUARDED_BY(mutex_);  // of all histories' batches
+  std::deque<Tenants::iterator> order_ TLM_GUARDED_BY(mutex_);  // oldest batch first
   std::vector<std::weak_ptr<KvEventListener>> due_ TLM_GUARDED_BY(mutex_);
-  uint64_t largest_ TLM_GUARDED_BY(mutex_) = 0;  // of the sequence numbers
+  uint64_t largest_ TLM_GUARDED_BY(mutex_) = 0;  // largest sequence number of all tenants
   int64_t next_block_ TLM_GUARDED_BY(mutex_) = 0;
   bool closed_ TLM_GUARDED_BY(mutex_) = false;
   KvEventStats stats_ TLM_GUARDED_BY(mutex_);
 };
 
-// Observes the engine's prefix cache and tells the log step by step. Not thread-safe: the engine
-// thread owns it.
+// Observes the engine's prefix cache and passes each step's changes to the log. Not thread-safe:
+// the engine thread owns it.
 class KvEventRecorder : public PrefixCacheObserver {
  public:
-  // For a cache with so many blocks; `log` outlives it.
+  // `blocks`: the number of blocks of the cache. `log` outlives this object.
   KvEventRecorder(KvEventLog& log, int64_t blocks)
       : log_(log), blocks_(static_cast<size_t>(blocks)) {}
 
@@ -207,14 +209,14 @@ class KvEventRecorder : public PrefixCacheObserver {
   void OnEvicted(BlockId block) override;
   void OnFlushed() override;
 
-  // A step has ended.
+  // Passes the changes of the step that has ended to the log.
   void EndStep();
 
  private:
   KvEventLog& log_;
   int64_t next_number_ = 0;
-  std::vector<std::shared_ptr<const KvBlock>> blocks_;  // by id; null: not in the cache
-  std::vector<KvEventLog::Change> changes_;             // of this step
+  std::vector<std::shared_ptr<const KvBlock>> blocks_;  // by id; null: not cached
+  std::vector<KvEventLog::Change> changes_;             // changes of this step
 };
 
 }  // namespace tlm

@@ -31,7 +31,7 @@ bool IsEnd(int32_t token, std::span<const int32_t> end_ids) {
   return std::binary_search(end_ids.begin(), end_ids.end(), token);
 }
 
-// The token that is not drawn, if there is one.
+// Returns the only token that may follow, if there is just one.
 std::optional<int32_t> Forced(const ConstraintMatcher::Allowed& allowed,
                               std::span<const int32_t> end_ids) {
   if (allowed.whole) {
@@ -95,7 +95,7 @@ std::vector<std::weak_ptr<DraftMasks>> OutputMask::Compute() {
     if (IsEnd(*forced, end_ids_)) break;
     follows = matcher_.Accept(*forced);
   }
-  if (!follows) allowed = ConstraintMatcher::Allowed();  // nothing may
+  if (!follows) allowed = ConstraintMatcher::Allowed();  // no token may follow
   whole_ = allowed.whole;
   SetMask(allowed, end_ids_, after_);
   ShowFirstOfRun();
@@ -184,7 +184,7 @@ bool DraftMasks::ComputeNext() {
   }
   const size_t count = found_;
   if (count == 0) known_ = base_->KnownNow();
-  // Afterwards, so that what is known is of that time.
+  // Compared after KnownNow, so that `known_` belongs to that count.
   const bool as_before = base_->advances_ == advances_;
   if (!as_before || !known_.has_value() || count == draft_.size() || !Find(count)) {
     End();

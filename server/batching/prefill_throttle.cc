@@ -6,11 +6,11 @@
 namespace tlm {
 namespace {
 
-// What a step gets first; then twice as much as was tried before.
+// The first limit that is tried; then twice as much as was tried before.
 constexpr int64_t kFirstTokens = 16;
 
-// Steps with prefill after which one has none, to measure the decodes anew: their own contexts
-// grow. More often while a size has been measured less than three times.
+// Mixed steps before one step without prefill measures the decodes again, whose own contexts grow.
+// Fewer while a size has been measured less than three times.
 constexpr int64_t kMixedSteps = 64;
 constexpr int64_t kMixedStepsOfNewSize = 2;
 
@@ -60,12 +60,12 @@ void PrefillThrottle::RecordMixed(int64_t decodes, int64_t prefill_tokens, doubl
   const double measured = seconds - alone;
   const double least = std::min(kMinShare, (stretch_ - 1) / 2) * alone;
   if (std::max(expected, measured) <= least) return;
-  // A step may even be shorter than the decodes took alone: by chance, not because prefill is free.
+  // A step may even be shorter than the decodes alone took: by chance, not because prefill is free.
   token_seconds_.Add(std::max(measured, expected / 4) / tokens);
 }
 
-// Large chunks, which are cheaper by the token than those beside decodes will be: only that it
-// costs more than thought is news.
+// These chunks are large and cheaper per token than chunks next to decodes will be, so only a
+// higher cost than estimated is recorded.
 void PrefillThrottle::RecordPrefillAlone(int64_t prefill_tokens, double seconds) {
   if (prefill_tokens == 0) return;
   const double token_seconds = (seconds - AloneSeconds(1)) / static_cast<double>(prefill_tokens);
@@ -76,7 +76,8 @@ void PrefillThrottle::RecordPrefillAlone(int64_t prefill_tokens, double seconds)
 
 double PrefillThrottle::AloneSeconds(int64_t decodes) const {
   const size_t index = SizeIndex(decodes);
-  // Fewer decodes take less, but not in proportion: either way too little rather than too much.
+  // Fewer decodes take less time, but not in proportion: both estimates are rather too low than too
+  // high.
   for (size_t i = index + 1; i-- > 0;) {
     if (!sizes_[i].alone_seconds.empty()) return sizes_[i].alone_seconds.Smallest();
   }
@@ -89,7 +90,8 @@ double PrefillThrottle::AloneSeconds(int64_t decodes) const {
 
 double PrefillThrottle::TokenSeconds() const {
   if (token_seconds_.empty()) return 0;
-  // One slow step may be chance, or a prompt that costs more: half believed.
+  // One slow step may be chance, or a prompt that costs more, so it counts at most twice the
+  // median.
   const double median = token_seconds_.Middle();
   return std::clamp(token_seconds_.last(), median, 2 * median);
 }

@@ -26,7 +26,7 @@ absl::Status CheckForward(const Request& request) {
 absl::Status CheckScore(const Request& request, int64_t max_context) {
   const std::vector<std::vector<int32_t>>& continuations = request.score()->continuations;
   if (continuations.empty()) return InvalidArgument("no continuation is to be scored");
-  // One row gives several results, so there is no place to pause at.
+  // One row gives several results, so a sequence cannot pause between results.
   if (request.stream->Room() != TokenStream::kUnbounded) {
     return InvalidArgument("the token stream of a Score request is bounded");
   }
@@ -70,7 +70,7 @@ absl::Status CheckClaim(const Request& request, int64_t max_context) {
     return InvalidArgument("the prompt and the claimed output have {} tokens, the limit is {}",
                            tokens, max_context);
   }
-  // Many are drawn in a step, so there is no place to pause at.
+  // A step samples many tokens, so a sequence cannot pause between them.
   const int64_t claimed = static_cast<int64_t>(work.claimed.size());
   if (request.stream->Room() >= claimed) return absl::OkStatus();
   return InvalidArgument("the token stream holds {} tokens, {} are claimed", request.stream->Room(),

@@ -1,4 +1,4 @@
-// What a caller asked for, as plain data: no gRPC, no protobuf.
+// Describes a caller's request as plain data, without gRPC and protobuf.
 #ifndef TLM_SERVER_BATCHING_REQUEST_H_
 #define TLM_SERVER_BATCHING_REQUEST_H_
 
@@ -20,35 +20,35 @@ namespace tlm {
 
 class TokenStream;
 
-// When a generation ends. Stop strings are found where text is made, not here.
+// When a generation ends. OutputAssembler finds stop strings; the engine does not see them.
 struct StopCriteria {
   int64_t max_new_tokens = 0;  // >= 1
-  int64_t min_new_tokens = 0;  // until then no eos and no stop id is sampled
+  int64_t min_new_tokens = 0;  // no eos or stop id is sampled before this many
   std::vector<int32_t> stop_token_ids;
-  std::vector<int32_t> eos_token_ids;  // empty when end-of-sequence is to be ignored
+  std::vector<int32_t> eos_token_ids;  // empty: end-of-sequence is ignored
 };
 
-// Continuations of the prompt, sampled token by token: output_index, and the next ones for as many
-// as the request has branch streams.
+// Continuations of the prompt, sampled token by token: the output `output_index` and one more for
+// each branch stream of the request.
 struct GenerateWork {
   SamplingParams sampling;
   StopCriteria stop;
   LogprobOptions score;
   uint32_t output_index = 0;
-  // Every prompt token but the first is scored (unmodified logits, score.top alternatives) before
-  // anything is sampled. Not together with `generated`.
+  // Scores every prompt token but the first before the first sample (unmodified logits, score.top
+  // alternatives). Not together with `generated`.
   bool score_prompt = false;
-  // Tokens another replica has sampled already: they count as this output's first ones and are not
-  // pushed again. Ids in [0, vocab_size); without branches.
+  // Tokens that another replica sampled: the first tokens of this output, not pushed again. Ids in
+  // [0, vocab_size); without branches.
   std::vector<int32_t> generated;
-  // At most so many tokens are guessed for a step; 0: none.
+  // The most tokens to guess for one step; 0: no guesses.
   int64_t max_draft_tokens = std::numeric_limits<int64_t>::max();
-  // Tokens that this output is said to have, behind `generated`: they are computed like a prompt,
-  // what is drawn for each is pushed, and the output ends with the first that differs, the last
-  // one, or by its own rules; with kRowsComplete in the first two cases. Ids in [0, vocab_size);
-  // without branches. Empty: the output is made, not verified.
+  // Tokens to verify as the output after `generated`. They are computed like a prompt; the token
+  // sampled at each position is pushed. The output ends at the first token that differs or at the
+  // last one (both kRowsComplete), or by its own rules. Ids in [0, vocab_size); without branches.
+  // Empty: the output is generated, not verified.
   std::vector<int32_t> claimed;
-  // Behind `generated`, unless these end the output. None: the output may be anything.
+  // Applies after `generated`, unless these tokens end the output. nullopt: no constraint.
   std::optional<OutputConstraint> constraint;
 };
 
@@ -57,10 +57,11 @@ struct ForwardWork {
   std::vector<int64_t> positions;  // ascending, without repetition, each < prompt size
 };
 
-// How probable given continuations of the prompt are, each for itself; the prompt is computed once.
+// The log probabilities of given continuations, each independent of the others; the prompt is
+// computed once.
 struct ScoreWork {
   std::vector<std::vector<int32_t>> continuations;  // >= 1, each of >= 1 ids in [0, vocab_size)
-  uint32_t top = 0;                                 // alternatives a token
+  uint32_t top = 0;                                 // alternatives per token
 };
 
 // How a request uses the prefix cache.
@@ -74,21 +75,21 @@ struct Request {
   std::string id;
   std::vector<int32_t> prompt;  // >= 1 ids, each in [0, vocab_size); checked by its creator
   std::variant<GenerateWork, ForwardWork, ScoreWork> work;
-  // Whose it is: tenants of the same priority share the engine fairly, and the prefix cache not at
-  // all. Empty: no tenant.
+  // The tenant that sent the request. Tenants of one priority share the engine fairly and never
+  // share prefix-cache blocks. Empty: no tenant.
   std::string tenant;
   CacheUse cache;
   int32_t priority = 0;                       // larger goes first
   absl::Time arrival = absl::InfinitePast();  // set by Engine::Submit
   absl::Time deadline = absl::InfiniteFuture();
-  // Generate alone: after it every output that has not ended ends well, with kTimeLimit.
+  // Generate only: at this time every output that has not ended ends well, with kTimeLimit.
   absl::Time soft_deadline = absl::InfiniteFuture();
   std::shared_ptr<TokenStream> stream;  // shared with the handler that reads it
-  // Generate alone: one token stream for each further output. Every one of them receives its own
-  // start and end; detaching one drops that output only.
+  // Generate only: one token stream for each further output. Each receives its own start and end;
+  // detaching one drops only that output.
   std::vector<std::shared_ptr<TokenStream>> branch_streams;
 
-  // Null for other work.
+  // Each returns null for other work.
   GenerateWork* generate() { return std::get_if<GenerateWork>(&work); }
   const GenerateWork* generate() const { return std::get_if<GenerateWork>(&work); }
   ForwardWork* forward() { return std::get_if<ForwardWork>(&work); }
@@ -97,8 +98,7 @@ struct Request {
   const ScoreWork* score() const { return std::get_if<ScoreWork>(&work); }
 };
 
-// Tokens that come with the request: those of the prompt, of the output that is resumed and of the
-// continuations to score, and those claimed.
+// Prompt, resumed, scored and claimed tokens together.
 inline int64_t InputTokens(const Request& request) {
   size_t tokens = request.prompt.size();
   if (request.generate() != nullptr) {
@@ -110,9 +110,9 @@ inline int64_t InputTokens(const Request& request) {
   return static_cast<int64_t>(tokens);
 }
 
-// OK when no step can fail because of it: see Engine::Submit, whose INVALID_ARGUMENT this is.
-// `max_outputs`: of one prompt. CHECKs what a caller's code decides: token streams, and that
-// exactly one kind of work is set.
+// Returns OK when no step can fail because of this request; Engine::Submit returns this
+// INVALID_ARGUMENT. `max_outputs`: the most outputs of one prompt. CHECKs what the caller's code
+// decides: that the token streams exist, and that exactly one kind of work is set.
 absl::Status CheckRequest(const Request& request, int64_t max_context, int64_t max_outputs);
 
 }  // namespace tlm

@@ -8,14 +8,14 @@
 namespace tlm {
 namespace {
 
-// While no rate is known.
+// Used while no rate is known.
 constexpr absl::Duration kGuessedRetry = absl::Seconds(1);
 constexpr absl::Duration kShortestRetry = absl::Milliseconds(50);
 constexpr absl::Duration kLongestRetry = absl::Minutes(1);
-// What is begun and not finished in time costs as much as what is. So under load a request is taken
-// only if waiting and running probably fit into this share of the time that is left for them.
+// Work that starts and misses its deadline costs as much as work that meets it. So under load a
+// request is taken only if waiting and running probably fit into this share of its remaining time.
 constexpr double kLikelyShare = 0.8;
-// A wait below this share of what is left decides nothing: it is the running time then.
+// A wait below this share of the remaining time refuses nothing: the running time dominates then.
 constexpr double kShortWaitShare = 0.1;
 
 std::string Format(absl::Duration duration) {
@@ -132,7 +132,7 @@ absl::Status RequestQueue::CheckWait(const Request& request, const QueueLoad& ah
 }
 
 absl::Duration RequestQueue::RunningTime(const Request& request) const {
-  // Whatever is done by its soft deadline will do.
+  // The request may end at its soft deadline with whatever is done.
   if (request.soft_deadline < request.deadline) return absl::ZeroDuration();
   return estimates_.LikelyTime(request);
 }
@@ -157,7 +157,7 @@ bool RequestQueue::MakesOthersLate(const Place& place, QueueLoad ahead, int64_t 
     if (other.priority != place.priority || other.tenant != place.tenant) break;
     ahead.requests += waiting.load.requests;
     ahead.prompt_tokens += waiting.load.prompt_tokens;
-    // The last one there does not wait for itself.
+    // The last request there does not wait for itself.
     const QueueLoad own{1, waiting.load.prompt_tokens / waiting.load.requests};
     const QueueLoad without{ahead.requests - own.requests, ahead.prompt_tokens - own.prompt_tokens};
     const QueueLoad with{without.requests + 1, without.prompt_tokens + input_tokens};
@@ -170,7 +170,7 @@ bool RequestQueue::MakesOthersLate(const Place& place, QueueLoad ahead, int64_t 
 absl::Duration RequestQueue::RetryAfter(absl::Duration room_in, absl::Duration share,
                                         absl::Time now) {
   if (share <= absl::ZeroDuration()) return kGuessedRetry;
-  // By the time all that wait now have gone there is room whatever was promised.
+  // Once all that wait now have started, there is room whatever was promised.
   const absl::Time latest = now + std::max(room_in, estimates_.QueueTime(waiting_));
   promised_ = std::min(std::max(promised_ + share, now + room_in), latest);
   return std::clamp(promised_ - now, kShortestRetry, kLongestRetry);

@@ -1,4 +1,5 @@
-// Where requests wait: bounded, fed by any thread, emptied in bulk by the engine thread.
+// Holds requests until they start: bounded, filled by any thread, emptied in bulk by the engine
+// thread.
 #ifndef TLM_SERVER_BATCHING_REQUEST_QUEUE_H_
 #define TLM_SERVER_BATCHING_REQUEST_QUEUE_H_
 
@@ -16,43 +17,45 @@
 
 namespace tlm {
 
-// Thread-safe. A request counts as waiting from Push until Release, not only until it is taken: the
-// bounds hold for everything that has not started, wherever it lies.
+// Thread-safe. A request counts as waiting from Push until Release, not only until Take: the bounds
+// cover every request that has not started, in the queue or in the engine.
 class RequestQueue : public StreamWaker {
  public:
-  // `max_time`: what would wait longer is refused.
+  // `max_time`: a request that would wait longer is refused.
   explicit RequestQueue(const QueueLoad& limits, absl::Duration max_time = absl::InfiniteDuration())
       : limits_(limits), max_time_(max_time) {}
 
-  // Moves the request, sets its arrival to `now` and wakes the engine if and only if it returns
-  // OK; never blocks. At most `cached_tokens` of its tokens may be in the prefix cache.
+  // Moves the request, sets its arrival to `now` and wakes the engine, all only when it returns OK.
+  // Never blocks. `cached_tokens`: the most of its tokens that the prefix cache may hold.
   //
   //   UNAVAILABLE, DRAINING              closed
-  //   DEADLINE_EXCEEDED, INFEASIBLE      the least that is asked for is clearly not done by then
-  //   RESOURCE_EXHAUSTED, QUEUE_FULL     too many wait, or those before it take longer than
-  //                                      max_time; or it, or others behind it, would probably be
-  //                                      begun in vain for want of time
-  //   RESOURCE_EXHAUSTED, QUEUED_TOKENS  an empty queue takes a request of any length
+  //   DEADLINE_EXCEEDED, INFEASIBLE      the least requested work clearly takes past the deadline
+  //   RESOURCE_EXHAUSTED, QUEUE_FULL     too many requests wait, or those ahead take longer than
+  //                                      max_time; or this request, or a waiting one that it goes
+  //                                      before, would probably start and then miss its deadline
+  //   RESOURCE_EXHAUSTED, QUEUED_TOKENS  too many tokens wait; an empty queue takes any length
   //
-  // All but INFEASIBLE come with a retry time. Callers that are refused for want of room are told
-  // to come back one after the other, as places become free, not all for the next one.
+  // All but INFEASIBLE carry a retry time. The retry times of refused callers are spaced: each
+  // waits for a place of its own instead of all for the next one.
   absl::Status Push(Request&& request, absl::Time now, int64_t cached_tokens = 0);
-  // What Push would say to a request of one token before all others.
+  // Returns the status that Push would return for a request of one token that goes before all
+  // others.
   absl::Status CheckOpen(absl::Time now);
-  // Refuses from now on; what is inside stays. Idempotent.
+  // Refuses requests from now on; queued ones stay. Idempotent.
   void Close();
 
   // The engine's side.
-  // All that arrived since the last call, in order. Forgets earlier calls of Wake.
+  // Returns all arrivals since the last call, in order. Forgets earlier calls of Wake.
   std::vector<Request> Take();
-  // A taken request with this many InputTokens waits no longer; its prompt need not be there.
+  // A taken request with this many InputTokens no longer waits; its prompt may have been moved
+  // away.
   void Release(const Request& request, int64_t input_tokens);
-  // What waits and retry times are computed from.
+  // Sets the estimates for waiting and retry times.
   void SetEstimates(const ServiceEstimates& estimates);
-  // Returns when something arrived or Wake was called since the last Take, at the latest after
-  // `timeout` (at once when it is not positive, or earlier without cause).
+  // Returns when something arrived or Wake was called since the last Take, or after `timeout` (at
+  // once when it is not positive). May return early without cause.
   void WaitForWork(absl::Duration timeout);
-  // Ends the running or the next WaitForWork.
+  // Ends the running WaitForWork, or the next one.
   void Wake() override;
 
   QueueLoad waiting() const;
@@ -60,8 +63,8 @@ class RequestQueue : public StreamWaker {
   ServiceEstimates estimates() const;
 
  private:
-  // Whom a waiting request goes before: lower priorities, and later deadlines of its tenant. What
-  // is fair between tenants is not known here.
+  // A request's place in the order: before lower priorities, and before later deadlines of its
+  // tenant. Fairness between tenants is not modelled here.
   struct Place {
     int32_t priority;
     std::string tenant;
@@ -69,10 +72,10 @@ class RequestQueue : public StreamWaker {
     bool operator<(const Place& other) const;
   };
   static Place PlaceOf(const Request& request);
-  // Those at one place.
+  // The requests at one place.
   struct Waiting {
     QueueLoad load;
-    absl::Duration running_time;  // that the slowest will probably take
+    absl::Duration running_time;  // longest likely running time of one request
   };
 
   absl::Status CheckClosed() const TLM_REQUIRES(mutex_);
@@ -96,7 +99,7 @@ class RequestQueue : public StreamWaker {
   QueueLoad waiting_ TLM_GUARDED_BY(mutex_);
   std::map<Place, Waiting> places_ TLM_GUARDED_BY(mutex_);  // sum: waiting_
   ServiceEstimates estimates_ TLM_GUARDED_BY(mutex_);
-  absl::Time promised_ TLM_GUARDED_BY(mutex_) = absl::InfinitePast();  // in the last refusal
+  absl::Time promised_ TLM_GUARDED_BY(mutex_) = absl::InfinitePast();  // by the last refusal
   bool woken_ TLM_GUARDED_BY(mutex_) = false;
   bool closed_ TLM_GUARDED_BY(mutex_) = false;
 };

@@ -17,7 +17,7 @@ bool IsRunning(const Sequence& sequence) {
   return sequence.state() == SequenceState::kPrefilling || IsDecode(sequence);
 }
 
-// No token of it can be computed until its reader takes results.
+// The sequence cannot compute a token until its reader takes results.
 bool WaitsForReader(const Sequence& sequence) {
   return sequence.remaining() > 0 && sequence.RowsWanted(1) > 0 && sequence.Room() <= 0;
 }
@@ -99,15 +99,15 @@ void Scheduler::Extend(StepPlan& plan, bool may_preempt) {
   AddDecodes(plan, may_preempt);
   LengthenDecodes(plan);
   if (plan.decodes == 0 && plan.max_long_prompt_tokens == 0) {
-    plan.max_long_prompt_tokens = options_.max_prefill_tokens;  // no other prefill runs beside it
+    plan.max_long_prompt_tokens = options_.max_prefill_tokens;  // no other prefill runs in the step
   }
   if (plan.max_long_prompt_tokens == 0) return;
   AdmitSmaller(plan);
   if (last_left_ != plans_) AddPrefills(plan);
 }
 
-// One look at each that runs: readers take results meanwhile, and the set of parked ones must not
-// change while a plan is made.
+// Looks at each running sequence once: readers take results meanwhile, and the set of parked
+// sequences must not change while a plan is made.
 void Scheduler::RefreshRunning() {
   decodes_.clear();
   parked_.clear();
@@ -124,11 +124,11 @@ void Scheduler::RefreshRunning() {
 }
 
 void Scheduler::AddDecodes(StepPlan& plan, bool may_preempt) {
-  // Seniors first, as they preempt juniors.
+  // Seniors come first, because they preempt juniors.
   for (const auto& [sequence, info] : decodes_) {
     if (plan.decodes + plan.prefill_tokens >= options_.max_batch_tokens) return;
     if (plan.rows >= max_logits_rows_) return;
-    if (!IsDecode(*sequence)) continue;  // preempted by one before it; its info is gone
+    if (!IsDecode(*sequence)) continue;  // preempted by an earlier one; its info is gone
     if (!GrowByPreempting(*sequence, plan, may_preempt)) continue;
     AddChunk({sequence, sequence->computed(), 1, sequence->RowsWanted(1), /*decode=*/true}, plan);
     info->planned = plans_;

@@ -8,8 +8,8 @@
 namespace tlm {
 namespace {
 
-// One that did not fit is tried again after so many plans though nothing got free: others may have
-// published what it can share.
+// A sequence that did not fit is tried again after this many plans even if no room became free:
+// others may have published blocks that it can share.
 constexpr int64_t kPlansBetweenTries = 16;
 
 }  // namespace
@@ -26,7 +26,7 @@ void Scheduler::Add(Sequence& sequence) {
 
 std::optional<BlockCopy> Scheduler::AddBranch(Sequence& parent, Sequence& branch) {
   queues_.Join(branch);
-  // A place was kept for this one while it was among the parent's branches.
+  // The parent kept a place for this branch while it was among the parent's branches.
   if (const auto entry = running_.find(&parent); entry != running_.end()) {
     SetPlaces(entry->second, PlacesOf(parent), entry->second.parked);
   }
@@ -69,7 +69,7 @@ bool Scheduler::Admit(Sequence& sequence, StepPlan* plan) {
   return true;
 }
 
-// Trying costs a look at every block of its prompt.
+// Saves a try, which looks at every block of the prompt.
 bool Scheduler::StillBlocked(const Sequence& sequence) const {
   return blocker_.number == sequence.number() && plans_ < blocker_.tried + kPlansBetweenTries &&
          pool_.available_blocks() <= blocker_.available_blocks &&
@@ -87,7 +87,7 @@ Scheduler::Room Scheduler::Missing(const Sequence& sequence, const Room& kept, i
 }
 
 bool Scheduler::MakeRoom(const Sequence& sequence, StepPlan* plan) {
-  // Nothing is kept from one that would run alone.
+  // No room is kept from a sequence that would run alone.
   const Room kept = ActivePlaces() > 0 ? KeptForOthers(sequence) : Room();
   const auto missing = [&](int64_t released) {
     return Missing(sequence, kept, ActivePlaces(), pool_.available_blocks() + released);
@@ -112,7 +112,8 @@ bool Scheduler::MakeRoom(const Sequence& sequence, StepPlan* plan) {
 }
 
 int64_t Scheduler::PlacesOf(const Sequence& sequence) const {
-  // One that wants more than there are must be admitted all the same; some branches wait then.
+  // A sequence that wants more places than there are must still be admitted; some branches then
+  // wait.
   return std::min(1 + sequence.branches(), max_running_);
 }
 

@@ -8,11 +8,11 @@
 namespace tlm {
 namespace {
 
-// For so many plans a tenant that others yielded to finds its room again, and steps stay short: the
-// sequences of others are not preempted for each request of one that sends them one by one.
+// For this many plans, room is kept for a tenant that others yielded to, and steps stay short. So a
+// tenant that sends requests one by one does not preempt sequences of others for each request.
 constexpr int64_t kKeptPlans = 64;
-// One that must have something done before it yields has got longer by a block, and by this share:
-// what it computes anew stays in proportion to that.
+// A sequence that must progress before it yields must grow by a block and by 1/kLengthPerGain of
+// its length, which keeps recomputed work in proportion.
 constexpr int64_t kLengthPerGain = 8;
 
 }  // namespace
@@ -44,8 +44,8 @@ Scheduler::Holding Scheduler::HoldingWith(const Holdings& held, const Sequence& 
   return holding;
 }
 
-// Of equal shares, the one with more blocks: a sequence of a long prompt and one of a short prompt
-// have a place each.
+// Of equal shares, the one with more blocks is larger: a sequence with a long prompt and one with a
+// short prompt have a place each.
 bool Scheduler::IsLarger(const Holding& a, const Holding& b) const {
   return std::pair(ShareOf(a), a.blocks) > std::pair(ShareOf(b), b.blocks);
 }
@@ -70,8 +70,8 @@ int64_t Scheduler::MaxPrefillTokens(const StepPlan& plan) const {
   return std::clamp(plan.short_step_tokens, int64_t{1}, options_.max_prefill_tokens);
 }
 
-// A short prompt's first step is as short as it is alone: those that hold more sit it out, as long
-// as they were in the step before.
+// A short prompt's first step is as short as if the prompt were alone: sequences of tenants that
+// hold more sit it out, provided that they were in the previous step.
 void Scheduler::LeaveStepTo(const Sequence& smaller, StepPlan& plan) {
   if (last_left_ == plans_ - 1) return;
   last_left_ = plans_;
@@ -86,9 +86,9 @@ void Scheduler::LeaveStepTo(const Sequence& smaller, StepPlan& plan) {
   for (Sequence* const sequence : larger) TakeOut(*sequence, running_.at(sequence), plan);
 }
 
-// Of the first ones of the queues, the one with which its tenant would hold the least, if another
-// tenant holds more than that. It passes by the head-of-line blocker only if that one's tenant
-// holds more already.
+// Of the first waiting sequence of each queue, returns the one with which its tenant would hold the
+// least, if another tenant holds more than that. It overtakes the head-of-line blocker only if the
+// blocker's tenant holds more already.
 Sequence* Scheduler::NextSmaller() {
   const Holdings held = Held();
   Sequence* next = nullptr;
@@ -140,7 +140,8 @@ std::vector<Sequence*> Scheduler::Yielding(const Sequence& smaller, const Room& 
   }
 }
 
-// Of the lowest priority, of the tenant that holds the most of what is missing, the newest.
+// Returns the newest sequence, at the lowest priority, of the tenant that holds the most of the
+// missing resource.
 Scheduler::Running::reverse_iterator Scheduler::NextToYield(const Sequence& smaller, double share,
                                                             bool by_places, const Holdings& held,
                                                             const std::vector<Sequence*>& chosen) {
@@ -163,8 +164,8 @@ Scheduler::Running::reverse_iterator Scheduler::NextToYield(const Sequence& smal
   return best;
 }
 
-// Once at any time; after that, and when it needs more than half of all blocks, which it has waited
-// for, only with something done since it was admitted.
+// A sequence may yield once at any time. After that, and when it needs more than half of all
+// blocks, which it has waited for, it yields only with progress since its admission.
 bool Scheduler::MayYield(const Sequence& sequence, const RunningInfo& info) const {
   if (info.parked) return false;
   const int64_t blocks = static_cast<int64_t>(sequence.blocks().size());
@@ -173,7 +174,7 @@ bool Scheduler::MayYield(const Sequence& sequence, const RunningInfo& info) cons
   return length - info.tokens >= std::max(int64_t{kBlockTokens}, length / kLengthPerGain);
 }
 
-// Of the lowest priority, of the tenant that holds the most blocks, the newest.
+// Returns the newest sequence, at the lowest priority, of the tenant that holds the most blocks.
 Sequence* Scheduler::LeastEntitled() {
   auto least = running_.rbegin();
   if (!queues_.contended()) return least->first;

@@ -146,7 +146,7 @@ int64_t Sequence::target() const {
 
 int64_t Sequence::remaining() const {
   if (awaits_mask_) return 0;
-  // How far it will be is not known.
+  // The next position is unknown until the draft is judged.
   if (rows_in_flight_ > 0 && !draft().empty()) return 0;
   if (rows_in_flight_ > 0) {
     const int64_t end =
@@ -168,7 +168,7 @@ int64_t Sequence::cache_tokens() const {
 void Sequence::MarkComputed(int64_t count) {
   TLM_CHECK(count <= remaining());
   const int64_t end = computed_ + count;
-  // What lies before it was computed or found; what lies before the furthest was counted.
+  // Positions before computed_ were computed or cached; those before furthest_ were counted.
   const int64_t counted = std::max(computed_, furthest_);
   computed_prompt_tokens_ += std::max(std::min(end, prompt_tokens_) - counted, int64_t{0});
   computed_ = end;
@@ -197,7 +197,7 @@ void Sequence::MarkLaunched(int64_t count, int64_t max_context) {
 
 int64_t Sequence::tokens_in_flight() const {
   if (!generates()) return 0;
-  // The row of the last token, and all behind it, give tokens; those before it score the prompt.
+  // The row of the last token and all later rows give tokens; earlier rows score the prompt.
   return std::max(NextRow() - (Length() - 1), int64_t{0});
 }
 
@@ -289,7 +289,7 @@ bool Sequence::MayAppend(int32_t token) const {
 
 std::optional<Finish> Sequence::AppendForced(int32_t token, int64_t max_context) {
   TLM_CHECK(rows_in_flight_ == 0 && state() == SequenceState::kDecoding);
-  if (!verifies()) DropDraft();  // the step that it was made for had no room
+  if (!verifies()) DropDraft();  // the step it was made for had no room
   if (remaining() == 1) forced_from_ = computed_;
   ++forced_tokens_;
   return Append(token, max_context);
@@ -373,8 +373,8 @@ void Sequence::AdoptPrefix(PrefixCache& cache) {
 }
 
 void Sequence::PublishBlocks(int64_t tokens, PrefixCache& cache) {
-  // Continuations are computed in the same blocks one after the other; the prompt's last block is
-  // the first one's too.
+  // Continuations are computed in the same blocks one after the other; the first one also uses the
+  // prompt's last block.
   const int64_t kept = request_.score() != nullptr ? prompt_tokens_ : Length();
   blocks_.Publish(cache, tokens_, std::min({tokens, computed_, kept}) / kBlockTokens);
 }
@@ -410,7 +410,7 @@ StreamEnd Sequence::End(const absl::Status& status, const Finish& finish, absl::
   end.steps = steps_ - steps_in_flight_;
   end.forced_tokens = forced_tokens_;
   end.speculation = speculation_;
-  // The last token never is, whether it was drawn or not.
+  // The last token is never computed, whether it was sampled or forced.
   if (forced_tokens_ > 0) end.uncomputed_tokens = std::max(Length() - 1 - furthest_, int64_t{0});
   return end;
 }

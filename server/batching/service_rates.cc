@@ -8,13 +8,13 @@
 namespace tlm {
 namespace {
 
-// An estimate that nothing has confirmed for this long counts half. Whatever refuses all work on
-// the strength of it lets some through soon, and that is measured.
+// An estimate that nothing has confirmed for this long counts half. So an estimate that refuses all
+// work soon lets some through, and that work is measured.
 constexpr double kStaleSeconds = 5;
-// Of the newest output in the average, at least.
+// The least weight of the newest output in the average.
 constexpr double kOutputWeight = 0.1;
 
-// The i with tokens in [2^i, 2^(i+1)); at most `largest`.
+// Returns the i with tokens in [2^i, 2^(i+1)); at most `largest`.
 size_t SizeOf(int64_t tokens, size_t largest) {
   return std::min(static_cast<size_t>(std::bit_width(static_cast<uint64_t>(tokens))) - 1, largest);
 }
@@ -25,12 +25,12 @@ double SecondsAt(int64_t count, double per_second) {
   return per_second > 0 ? static_cast<double>(count) / per_second : 0;
 }
 
-// Infinite times would not be: an overflowing quotient is a long time.
+// Never infinite: an overflowing quotient becomes a year.
 absl::Duration ToDuration(double seconds) {
   return absl::Seconds(std::min(seconds, 365.0 * 24 * 3600));
 }
 
-// With the time in which nothing was recorded.
+// Returns the rate including the time since `recorded`, in which nothing was recorded.
 double PerSecondUntil(RateMeter meter, absl::Time recorded, absl::Time now) {
   if (recorded != absl::InfinitePast()) meter.Record(0, now - recorded);
   return meter.per_second();
@@ -42,7 +42,7 @@ LeastWork LeastWorkOf(const Request& request, int64_t cached_tokens) {
   if (request.soft_deadline < request.deadline) return {};
   int64_t tokens = InputTokens(request);
   int64_t steps = 0;
-  // The last token of a continuation is only looked up.
+  // The last token of a continuation is only looked up, not computed.
   if (request.score() != nullptr) {
     tokens -= static_cast<int64_t>(request.score()->continuations.size());
   }
@@ -50,7 +50,7 @@ LeastWork LeastWorkOf(const Request& request, int64_t cached_tokens) {
   if (request.generate() != nullptr) {
     const int64_t wanted = std::max<int64_t>(request.generate()->stop.min_new_tokens, 1);
     const int64_t done = static_cast<int64_t>(request.generate()->generated.size());
-    // The prefill gives the first one.
+    // The prefill gives the first token.
     if (request.generate()->claimed.empty()) steps = std::max<int64_t>(wanted - done - 1, 0);
   }
   return {.prefill_tokens = std::max<int64_t>(tokens - cached_tokens, 1), .decode_steps = steps};
@@ -64,7 +64,7 @@ void WindowedMin::Record(double seconds, absl::Duration elapsed) {
 }
 
 double ServiceEstimates::SecondsForRequests(int64_t requests) const {
-  // A pace that fades while none is started soon stands for far more time than has passed.
+  // A rate that fades while no request starts soon overstates the time that has passed.
   return std::min(SecondsAt(requests, requests_per_second_),
                   static_cast<double>(requests) * longest_pause_seconds_);
 }
@@ -72,7 +72,7 @@ double ServiceEstimates::SecondsForRequests(int64_t requests) const {
 double ServiceEstimates::SecondsForTokens(const QueueLoad& ahead) const {
   const double seconds = SecondsAt(ahead.prompt_tokens, prompt_tokens_per_second_);
   if (fastest_token_seconds_ == 0 || requests_per_second_ == 0) return seconds;
-  // Short prompts that waited for places say nothing about how fast long ones are computed.
+  // Short prompts that waited for places say nothing about the speed of long prompts.
   const double mean_tokens = prompt_tokens_per_second_ / requests_per_second_;
   const double usual = mean_tokens * static_cast<double>(ahead.requests);
   const double excess = std::max(static_cast<double>(ahead.prompt_tokens) - usual, 0.0);
@@ -82,7 +82,7 @@ double ServiceEstimates::SecondsForTokens(const QueueLoad& ahead) const {
 
 absl::Duration ServiceEstimates::QueueTime(const QueueLoad& ahead) const {
   if (!backlog_) return absl::ZeroDuration();
-  // The two agree on a queue like the one that was drained; of another mix the slower one decides.
+  // The two agree on a queue like the drained one; for another mix the slower one decides.
   return ToDuration(std::max(SecondsForRequests(ahead.requests), SecondsForTokens(ahead)));
 }
 
@@ -98,7 +98,7 @@ double ServiceEstimates::PrefillSeconds(int64_t tokens) const {
   if (std::min(tokens, max_prefill_tokens_) <= 2 * largest_prefill_) {
     return fastest_token_seconds_ * static_cast<double>(tokens);
   }
-  // Steps much larger than any that was measured may be faster by the token, but not as such.
+  // Steps much larger than any measured step may be faster per token, but not faster in total.
   return largest_prefill_seconds_ * static_cast<double>(DivideUp(tokens, max_prefill_tokens_));
 }
 
@@ -159,7 +159,7 @@ void ServiceRates::RecordStep(const Step& step, absl::Time now) {
     prefill_tokens_.Record(static_cast<double>(step.prefill_tokens), step.elapsed);
     decode_tokens_.Record(static_cast<double>(step.decode_tokens), step.elapsed);
     if (step.prefill_tokens > 0) {
-      // A decode costs no less than a token of a prefill.
+      // A decode costs no less than a prefill token.
       fastest_token_[SizeOf(step.prefill_tokens, kSizes - 1)].Record(
           seconds / static_cast<double>(tokens), step.elapsed);
     }
@@ -172,7 +172,8 @@ void ServiceRates::RecordStep(const Step& step, absl::Time now) {
 }
 
 void ServiceRates::RecordDrain(const QueueLoad& started, int64_t waiting, absl::Duration elapsed) {
-  // Places that were free before a request waited say nothing about how soon the next one will be.
+  // Places that were free before a request waited say nothing about how soon the next one becomes
+  // free.
   if (backlog_) {
     RecordPause(started.requests, elapsed);
     drained_requests_.Record(static_cast<double>(started.requests), elapsed);

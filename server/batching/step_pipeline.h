@@ -1,4 +1,4 @@
-// The steps that the model was given and has not answered yet.
+// Tracks the steps that were launched on the model and have not returned results yet.
 #ifndef TLM_SERVER_BATCHING_STEP_PIPELINE_H_
 #define TLM_SERVER_BATCHING_STEP_PIPELINE_H_
 
@@ -16,21 +16,21 @@
 
 namespace tlm {
 
-// A step and all that its results are about.
+// A launched step with everything its results refer to.
 struct LaunchedStep {
   StepPlan plan;
   Batch batch;
   absl::Time begin;
 };
 
-// What one row has given: logits, or tokens by jobs.
+// The results of one row: logits, or the tokens of its jobs.
 struct RowResults {
-  std::span<const float> logits;  // [vocab_size], or none
+  std::span<const float> logits;  // [vocab_size], or empty
   std::span<const SamplingJob> jobs;
-  std::span<absl::StatusOr<SampledToken>> tokens;  // by jobs
+  std::span<absl::StatusOr<SampledToken>> tokens;  // one per job
 };
 
-// What a step has given, row by row. Valid until the next step is launched.
+// The results of a step, row by row. Valid until the next step is launched.
 class StepResults {
  public:
   // `step` outlives it.
@@ -38,9 +38,9 @@ class StepResults {
 
   const StepPlan& plan() const { return step_.plan; }
   absl::Time begin() const { return step_.begin; }
-  // INTERNAL when the device failed: there are no rows then.
+  // INTERNAL when the device failed; there are no rows then.
   const absl::Status& status() const { return result_.status(); }
-  // The rows of the plan's chunks, in their order.
+  // Returns the next row, in the order of the plan's chunks.
   RowResults NextRow();
 
  private:
@@ -52,39 +52,42 @@ class StepResults {
   size_t job_ = 0;
 };
 
-// Launches steps and gives their results in the same order; with a model that allows it, a step is
-// launched while the one before it still computes:
+// Launches steps and returns their results in the same order. If the model allows it, a step is
+// launched while the previous one still computes:
 //
 //   model     | step n        | step n + 1    | step n + 2
 //   engine      | plan n + 1 |  | results of n, plan n + 2 |  | results of n + 1, ...
 //               launched at once                launched at once
 //
-// What a step that computes refers to stays: its batch here, its sequences with their owner while
-// they are in_flight(). The sequences of a step may end before it does; its results are then
-// surplus. The blocks they gave back may be used at once: whatever is launched later comes later.
+// Everything that a running step refers to stays alive: its batch here, and its sequences with
+// their owner while they are in_flight(). A sequence may end before a step that contains it; that
+// step's results for it are then surplus. Its blocks may be reused at once, because later launches
+// run later.
 //
 // Not thread-safe: the engine thread owns it.
 class StepPipeline {
  public:
   // `model` outlives it.
   explicit StepPipeline(LanguageModel& model);
-  // Waits for what is left.
+  // Waits for the launched steps.
   ~StepPipeline();
   StepPipeline(const StepPipeline&) = delete;
   StepPipeline& operator=(const StepPipeline&) = delete;
 
   bool empty() const { return launched_ == 0; }
-  // Whether `plan`, made after the last launch, may be launched now: it has work, the model takes
-  // one more batch, with tokens that are not known yet if there are some, and no sampling depends
-  // on such: penalties count all tokens of a sequence, and what may follow depends on them.
+  // Returns whether `plan`, made after the last launch, may be launched now. It must have work; the
+  // model must take one more batch, with unknown tokens if the plan has some; and no sampling may
+  // depend on an unknown token (penalties count all tokens of a sequence, and masks depend on
+  // them).
   bool CanLaunch(const StepPlan& plan) const;
-  // Marks the chunks launched. CanLaunch(), or empty() and the plan has work.
+  // Launches the plan and marks its chunks launched. Requires CanLaunch(), or empty() and a plan
+  // with work.
   void Launch(StepPlan plan, absl::Time now);
-  // Waits for the oldest step, which there must be.
+  // Waits for the oldest step; there must be one.
   StepResults Wait();
 
  private:
-  // A token that is not known belongs to the step before: there cannot be two of those.
+  // An unknown token comes from the previous step, so only one running step may precede a launch.
   static constexpr size_t kMaxSteps = 2;
 
   LanguageModel& model_;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
 
-// One whose reader takes nothing would take blocks just to be parked with them.
+// A sequence whose reader takes nothing would take blocks only to be parked with them.
 bool HasRoom(const Sequence* sequence) { return sequence->Room() > 0; }
 
 }  // namespace
@@ -36,7 +36,7 @@ void TenantCounters::Release(const std::string& tenant) {
 }
 
 void TenantCounters::BeginStep(std::span<Counter* const> wanting) {
-  if (wanting.empty()) return;  // the step before stays the one that counts
+  if (wanting.empty()) return;  // the previous step stays the reference
   floor_ = Floor(wanting);
   ++step_;
   for (Counter* counter : wanting) {
@@ -51,7 +51,7 @@ int64_t TenantCounters::Floor(std::span<Counter* const> wanting) const {
     if (counter->wanted_ == step_) smallest = std::min(smallest, counter->tokens_);
   }
   if (smallest != kNone) return smallest;
-  // No tenant waits any more: what the last ones have had by now.
+  // No tenant of the previous step waits any more: uses the counters that they reached.
   for (const auto& [tenant, counter] : counters_) {
     if (counter.wanted_ == step_) smallest = std::min(smallest, counter.tokens_);
   }
@@ -182,7 +182,7 @@ Sequence* PrefillOrder::Next() {
   std::pop_heap(heap_.begin(), heap_.end(), GoesAfter());
   Contender& contender = taken_.emplace(heap_.back());
   heap_.pop_back();
-  // Past it at once: the caller may move it from the waiting to the prefilling.
+  // Moves past the head at once: the caller may move it from the waiting to the prefilling ones.
   const bool prefills = contender.prefilling != contender.queue->prefilling.end() &&
                         *contender.prefilling == contender.head;
   ++(prefills ? contender.prefilling : contender.waiting);

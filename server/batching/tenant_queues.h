@@ -1,5 +1,5 @@
-// The order in which sequences are prefilled: priority, then the tenant that has had the least,
-// then its earliest deadline, then arrival.
+// Orders sequences for prefill: by priority, then by the tenant that has had the fewest tokens,
+// then by its earliest deadline, then by arrival.
 #ifndef TLM_SERVER_BATCHING_TENANT_QUEUES_H_
 #define TLM_SERVER_BATCHING_TENANT_QUEUES_H_
 
@@ -19,23 +19,24 @@
 
 namespace tlm {
 
-// One counter a tenant; the tenant with the smallest goes next and is charged for it:
+// One counter per tenant; the tenant with the smallest counter goes next and is charged for it:
 //
 //   counter += kPrefillWeight * prefill tokens + kDecodeWeight * decode tokens
 //
-// So the counters of tenants that always want more stay within one turn of each other. One that
-// wants nothing collects no credit: when it wants something again, its counter is lifted to the
-// smallest of those that have wanted something till then.
+// The counters of tenants that always want tokens stay within one turn of each other. A tenant that
+// wants nothing collects no credit: when it wants tokens again, its counter is raised to the
+// smallest counter among the tenants that wanted tokens until then.
 //
 // Not thread-safe: the engine thread owns it.
 class TenantCounters {
  public:
   static constexpr int64_t kPrefillWeight = 1;
   static constexpr int64_t kDecodeWeight = 2;
-  // Tenants without work whose counters are remembered; of more, those that left the latest.
+  // Tenants without work whose counters are kept; beyond that, the one that left first is
+  // forgotten.
   static constexpr size_t kMaxIdle = 1024;
 
-  // A tenant's.
+  // The counter of one tenant.
   class Counter {
    public:
     int64_t tokens() const { return tokens_; }
@@ -48,60 +49,63 @@ class TenantCounters {
     int64_t tokens_ = 0;
     int64_t wanted_ = 0;  // the last step in which the tenant wanted tokens
     bool held_ = false;
-    std::list<std::string>::iterator idle_;  // while it is not held
+    std::list<std::string>::iterator idle_;  // position in idle_ while it is not held
   };
 
-  // The counter stays where it is until Release. A tenant's is held once.
+  // Holds the tenant's counter, whose address is stable until Release. Not while it is held
+  // already.
   Counter& Hold(const std::string& tenant);
   void Release(const std::string& tenant);
 
-  // A step begins, in which these, all of them held, want tokens that not all will get.
+  // Begins a step in which `wanting`, all of them held, want tokens; not all will get some.
   void BeginStep(std::span<Counter* const> wanting);
 
   size_t size() const { return counters_.size(); }
 
  private:
-  // What the counters of those that did not want tokens in the step before are lifted to.
+  // Returns the value to which the counters of tenants that wanted no tokens in the previous step
+  // are raised.
   int64_t Floor(std::span<Counter* const> wanting) const;
 
   std::unordered_map<std::string, Counter> counters_;
-  std::list<std::string> idle_;  // those not held, the longest so first
-  int64_t step_ = 1;             // the last one in which any wanted tokens
+  std::list<std::string> idle_;  // tenants not held, the longest idle first
+  int64_t step_ = 1;             // the last step in which any tenant wanted tokens
   int64_t floor_ = 0;
 };
 
-// Deadline, then arrival.
+// Orders by deadline, then by arrival.
 struct ByUrgency {
   bool operator()(const Sequence* a, const Sequence* b) const;
 };
 
-// What one tenant wants with one priority.
+// The sequences of one tenant at one priority.
 struct TenantQueue {
   TenantCounters::Counter* counter = nullptr;
   std::set<Sequence*, ByUrgency> waiting;
-  std::set<Sequence*, ByUrgency> prefilling;  // run, and could compute a token now
-  int64_t members = 0;                        // those that decode or are parked included
+  std::set<Sequence*, ByUrgency> prefilling;  // running ones that could compute a token now
+  int64_t members = 0;                        // decoding and parked ones included
 };
 
-// The queues of all tenants. Counters are a priority's own: between priorities there is no
-// fairness, the larger one goes first; and they begin anew once no sequence of the priority is
-// left. Not thread-safe.
+// The queues of all tenants. Each priority has its own counters: between priorities there is no
+// fairness, the larger one goes first. The counters of a priority start again at 0 once it has no
+// sequence. Not thread-safe.
 class TenantQueues {
  public:
-  // One member more: of the queue of its tenant and priority, which stays where it is while it has
-  // any.
+  // Adds a member to the queue of its tenant and priority. The queue's address is stable while it
+  // has members.
   void Join(const Sequence& sequence);
-  // Before it leaves, a member waits no longer and is not among the prefilling.
+  // Call only when the member neither waits nor is in `prefilling`.
   void Leave(const Sequence& member);
   TenantQueue& QueueOf(const Sequence& member);
 
   void Wait(Sequence& member);
-  // Whether it waited; of any sequence, member or not.
+  // Returns whether it waited. Accepts any sequence, member or not.
   bool StopWaiting(Sequence& sequence);
   int64_t waiting() const { return waiting_; }
-  // More than one queue has members.
+  // Returns true when more than one queue has members.
   bool contended() const { return queues_ > 1; }
-  // What each queue of the highest priority that any wait with would have admitted next, by tenant.
+  // At the highest priority at which any sequence waits: the next sequence to admit from each
+  // queue, ordered by tenant.
   std::vector<Sequence*> FirstWaiting() const;
 
  private:
@@ -118,19 +122,18 @@ class TenantQueues {
   int64_t queues_ = 0;
 };
 
-// In which order prompts get the tokens of one step. A waiting sequence whose reader has no room is
-// left out: it would take blocks just to be parked with them.
+// The order in which prompts get the tokens of one step. A waiting sequence whose reader has no
+// room is skipped: it would take blocks only to be parked with them.
 class PrefillOrder {
  public:
-  // `blocked`, or null: the queue whose first waiting one was last found not to fit. As long as it
-  // has one that waits, no other queue of its priority is admitted from, whatever the counters say.
-  // No sequence joins or leaves `queues` while this lives; waiting ones may be moved to the
-  // prefilling.
+  // `blocked`: the queue whose first waiting sequence last did not fit, or null. While it has a
+  // waiter, no other queue of its priority is served, whatever the counters say. No sequence joins
+  // or leaves `queues` while this object lives; waiting ones may be moved to the prefilling ones.
   PrefillOrder(TenantQueues& queues, const TenantQueue* blocked);
 
-  // The next one, null at the end. Charge its queue's counter before the next call.
+  // Returns the next sequence, null at the end. Charge its queue's counter before the next call.
   Sequence* Next();
-  // From now on only those that run already.
+  // From now on returns only running sequences.
   void StopAdmitting();
 
  private:
@@ -153,8 +156,8 @@ class PrefillOrder {
   static bool FindHead(Contender& contender);
   static void AdmitOnlyFrom(const TenantQueue* queue, Contenders& contenders);
 
-  Contenders heap_;                 // its front goes next
-  std::optional<Contender> taken_;  // whose turn it is: not in the heap
+  Contenders heap_;                 // a heap: its front goes next
+  std::optional<Contender> taken_;  // the contender whose turn it is: not in the heap
 };
 
 }  // namespace tlm

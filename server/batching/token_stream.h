@@ -1,4 +1,4 @@
-// The bounded queue of one output's results: the engine pushes, the call's handler takes.
+// Holds one output's results in a bounded queue: the engine pushes, the call's handler takes.
 #ifndef TLM_SERVER_BATCHING_TOKEN_STREAM_H_
 #define TLM_SERVER_BATCHING_TOKEN_STREAM_H_
 
@@ -16,14 +16,14 @@
 
 namespace tlm {
 
-// Told on the delivery thread that a token stream has new results. Must not block.
+// Called on the delivery thread when a token stream has new results. Must not block.
 class StreamListener {
  public:
   virtual ~StreamListener() = default;
   virtual void OnStreamReady() = 0;
 };
 
-// Told that a token stream has room again or that its reader detached: there may be work for the
+// Called when a token stream has room again or its reader detached: there may be work for the
 // engine. Called from any thread, without locks held. Must not block.
 class StreamWaker {
  public:
@@ -37,8 +37,8 @@ enum class FinishReason {
   kLength,
   kContextLength,
   kTimeLimit,
-  kConstraint,          // nothing may follow, and the text is not whole
-  kConstraintComplete,  // nothing may follow, not even an end token, and the text is whole
+  kConstraint,          // no token may follow, and the text is incomplete
+  kConstraintComplete,  // no token may follow, not even an end token; the text is complete
   kRowsComplete,
 };
 
@@ -48,7 +48,7 @@ struct LogitsRow {
   std::vector<float> logits;  // [vocab_size]
 };
 
-// What the model thinks of a token that was given, not sampled.
+// The model's score of a token that was given, not sampled.
 struct ScoredEntry {
   int64_t index = 0;  // generate: the token's position in the prompt; score: the continuation
   SampledToken token;
@@ -56,18 +56,18 @@ struct ScoredEntry {
 
 struct StreamStart {
   absl::Duration queue_time;         // from arrival to the first step that computes it
-  int64_t cached_prompt_tokens = 0;  // taken from the prefix cache, the prompt's own alone
+  int64_t cached_prompt_tokens = 0;  // taken from the prefix cache, prompt tokens only
 };
 
-// What guessing has saved an output.
+// The effect of guessing on one output.
 struct SpeculationCounts {
   int64_t drafted = 0;      // tokens guessed and computed
-  int64_t accepted = 0;     // of them: drawn as guessed, and part of the output
-  int64_t steps_saved = 0;  // fewer than without guesses
+  int64_t accepted = 0;     // drafted tokens that were sampled and are part of the output
+  int64_t steps_saved = 0;  // compared with no guesses
 };
 
-// How an output ended. `reason` and `matched_token` count only when `status` is OK. What several
-// outputs of a request share, the prompt's computation and its blocks, is in the first one's end.
+// How an output ended. `reason` and `matched_token` count only when `status` is OK. The shared work
+// of several outputs (the prompt's computation and its blocks) is in the end of the first one.
 struct StreamEnd {
   absl::Status status;
   FinishReason reason = FinishReason::kLength;
@@ -78,15 +78,16 @@ struct StreamEnd {
   int64_t computed_prompt_tokens = 0;
   int64_t kv_blocks_peak = 0;
   int64_t preemptions = 0;
-  int64_t steps = 0;  // it took part in
-  // Generate: tokens that needed no draw, and how many of them ended it before they were computed.
+  int64_t steps = 0;  // steps that computed a part of it
+  // Generate: tokens that needed no sampling, and how many of them ended the output before they
+  // were computed.
   int64_t forced_tokens = 0;
   int64_t uncomputed_tokens = 0;
   SpeculationCounts speculation;
 };
 
-// Thread-safe. Two sides: the engine pushes, the handler takes; either may let go first. Pushing
-// never blocks and never calls the listener (Delivery does that, on its own thread).
+// Thread-safe. The engine pushes, the handler takes; either may release it first. Pushing never
+// blocks and never calls the listener (Delivery does, on its own thread).
 class TokenStream {
  public:
   // Everything that arrived since the last Take, in order.
@@ -94,46 +95,46 @@ class TokenStream {
     std::optional<StreamStart> start;
     std::vector<SampledToken> tokens;  // the matched stop or eos token included, last
     std::vector<LogitsRow> rows;
-    std::vector<ScoredEntry> scored;  // those of one index in the order of their positions
-    std::optional<StreamEnd> end;     // nothing follows
+    std::vector<ScoredEntry> scored;  // entries of one index ascend by position
+    std::optional<StreamEnd> end;     // nothing follows it
   };
 
   static constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max();
 
-  // `capacity`: results (tokens, rows and scored entries together) the stream holds before Room()
-  // is 0. Its sequence is then parked: no other sequence waits for it.
+  // `capacity`: the results (tokens, rows and scored entries together) that the stream holds before
+  // Room() is 0. Its sequence is then parked; no other sequence waits for it.
   explicit TokenStream(std::weak_ptr<StreamListener> listener, int64_t capacity = kUnbounded);
 
-  // Handler's side.
+  // The handler's side.
   Pending Take();
-  // The handler wants nothing more: the engine drops the sequence and frees its blocks at its next
-  // step, whatever state it is in. Idempotent.
+  // The handler wants nothing more. At its next step the engine drops the sequence in any state and
+  // frees its blocks. Idempotent.
   void Detach();
 
-  // Engine's side.
-  // Detach, and Take when the stream was full, wake it from now on. The caller looks at
-  // detached() and Room() afterwards: what happened before does not wake it.
+  // The engine's side.
+  // From now on Detach, and a Take from a full stream, wake `waker`. The caller checks detached()
+  // and Room() afterwards: earlier events do not wake it.
   void SetWaker(std::weak_ptr<StreamWaker> waker);
   bool detached() const { return detached_.load(std::memory_order_acquire); }
-  // Results that may be pushed; only pushing makes it smaller. A Score request's stream is
-  // unbounded: one row gives several results.
+  // Returns the number of results that may be pushed; only pushing reduces it. The stream of a
+  // Score request is unbounded, because one row gives several results.
   int64_t Room() const { return capacity_ - held_.load(std::memory_order_acquire); }
   void PushStart(const StreamStart& start);
   void PushToken(SampledToken token);
   void PushRow(LogitsRow row);
   void PushScored(ScoredEntry entry);
-  // The last call of the engine's side, once.
+  // The engine's last call, made once.
   void PushEnd(StreamEnd end);
 
   // Delivery's side.
-  // The listener is to be called; false when that was due already.
+  // Marks a listener call as due; false when it was due already.
   bool MarkDue() { return !due_.exchange(true, std::memory_order_acq_rel); }
-  // The call begins: what is pushed from now on makes another one due.
+  // The call begins: results pushed from now on make another one due.
   void ClearDue() { due_.exchange(false, std::memory_order_acq_rel); }
   std::shared_ptr<StreamListener> listener() const { return listener_.lock(); }
 
  private:
-  // There must be room.
+  // Requires room.
   void Hold() TLM_REQUIRES(mutex_);
 
   // Weak: the handler may be gone before the engine notices.
@@ -143,7 +144,8 @@ class TokenStream {
   std::atomic<bool> due_{false};
   Mutex mutex_;
   Pending pending_ TLM_GUARDED_BY(mutex_);
-  // Results in pending_. Written with the mutex, read without: the engine asks in every step.
+  // The number of results in pending_. Written with the mutex, read without it: the engine reads it
+  // in every step.
   std::atomic<int64_t> held_{0};
   bool ended_ TLM_GUARDED_BY(mutex_) = false;
   // Weak: a handler may keep the stream longer than the engine lives.

@@ -39,7 +39,7 @@ constexpr std::string_view kUsage =
     "command line is wrong, 3 the engine did not stop when it was to end, 4 as 1 or 2, but the\n"
     "line that says why is in the system's log, as standard error could not be written.";
 
-// Flags of the server, by name; Abseil's own are left out.
+// Returns the server's flags, by name; Abseil's own flags are left out.
 std::vector<const absl::CommandLineFlag*> OwnFlags() {
   std::vector<const absl::CommandLineFlag*> flags;
   for (const auto& [name, flag] : absl::GetAllFlags()) {
@@ -50,9 +50,10 @@ std::vector<const absl::CommandLineFlag*> OwnFlags() {
   return flags;
 }
 
-// Abseil ends the process with status 1 for wrong flags and for the help alike, which scripts
-// cannot tell from a server that failed to start, and its messages name neither the program nor the
-// value that a flag takes. So its output is collected and rewritten when it ends the process.
+// Abseil ends the process with status 1 both for wrong flags and for the help. Scripts cannot
+// distinguish that from a server that failed to start, and Abseil's messages name neither the
+// program nor the value that a flag takes. So its output is collected and rewritten when it ends
+// the process.
 class AbseilOutput {
  public:
   void Collect() {
@@ -76,7 +77,7 @@ class AbseilOutput {
 };
 
 AbseilOutput& Output() {
-  static AbseilOutput& output = *new AbseilOutput;  // lives when the process exits
+  static AbseilOutput& output = *new AbseilOutput;  // still needed while the process exits
   return output;
 }
 
@@ -92,7 +93,7 @@ std::string UnknownFlag(const std::string& name) {
                      nearest.empty() ? "; --help lists them" : nearest);
 }
 
-// What stands in `text` after `begin`, with which it must begin, up to the last `end`.
+// Returns the part of `text` after `begin`, with which it must begin, up to the last `end`.
 std::optional<std::string> Between(std::string_view text, std::string_view begin,
                                    std::string_view end) {
   const size_t last = text.rfind(end);
@@ -100,7 +101,7 @@ std::optional<std::string> Between(std::string_view text, std::string_view begin
   return std::string(text.substr(begin.size(), last - begin.size()));
 }
 
-// One of Abseil's messages in this project's words.
+// Rewrites one of Abseil's messages in this project's words.
 std::string Reworded(const std::string& message) {
   constexpr std::string_view kMiddle = "' specified for flag '";
   if (const auto name = Between(message, "Unknown command line flag '", "'")) {
@@ -117,7 +118,7 @@ std::string Reworded(const std::string& message) {
   return flag == nullptr ? message : BadFlagValue(*flag, *value, message);
 }
 
-// A line each. Returns the exit status.
+// Prints one line per error. Returns the exit status.
 int PrintErrors(std::string_view errors) {
   int exit_status = kExitUsage;
   constexpr std::string_view kMark = "ERROR: ";
@@ -128,7 +129,7 @@ int PrintErrors(std::string_view errors) {
     std::string message(errors.substr(0, end));
     errors.remove_prefix(end == errors.npos ? errors.size() : end + 1);
     if (message.ends_with('\n')) message.pop_back();
-    // After "Missing the value" Abseil complains of the empty value too.
+    // After "Missing the value" Abseil also complains of the empty value.
     if (needs_value && message.starts_with("Illegal value '' ")) continue;
     needs_value = message.starts_with("Missing the value");
     exit_status = ReportFailure(Reworded(message), exit_status);
@@ -139,7 +140,7 @@ int PrintErrors(std::string_view errors) {
 void ExitWithUsageStatus() {
   if (!Output().collecting()) return;
   Output().Release();
-  // A flag that is unset by default has no value to show.
+  // A flag that is unset by default has no default to show.
   static const std::regex no_default(";\\s+default: ;");
   std::cout << std::regex_replace(Output().out(), no_default, "") << std::flush;
   std::fflush(stdout);
@@ -151,7 +152,8 @@ void ConfigureHelp() {
   absl::SetProgramUsageMessage(
       fmt::format("{}.\n\n{}\n--helpman prints the manual page.", kSummary, kUsage));
   absl::FlagsUsageConfig config;
-  // Abseil shows the flags of a source file under its name; ours read better under the program's.
+  // Abseil shows the flags of a source file under its name; the server's are shown under the
+  // program's.
   config.normalize_filename = [](absl::string_view file) {
     const bool ours = file.find("server/config/options.cc") != absl::string_view::npos ||
                       file.find("server/config/service_options.cc") != absl::string_view::npos;
@@ -183,8 +185,8 @@ void AddFlag(const absl::CommandLineFlag& flag, ManPage* page) {
              flag.Help() + '.' + told);
 }
 
-// The command line as Abseil is to read it. Abseil would open a flagfile of any kind, and wait for
-// a writer of a pipe.
+// Builds the command line that Abseil reads. Abseil itself would open a flagfile of any kind, and
+// wait for the writer of a pipe.
 class Arguments {
  public:
   absl::Status Add(std::span<char* const> arguments) {
@@ -256,13 +258,13 @@ class Arguments {
     return absl::OkStatus();
   }
 
-  // The flag of "--name"; null of "--name=value".
+  // Returns the flag of "--name"; null for "--name=value".
   static const absl::CommandLineFlag* FlagNamed(std::string_view argument) {
     argument.remove_prefix(std::min(argument.find_first_not_of('-'), argument.size()));
     return absl::FindCommandLineFlag(absl::string_view(argument.data(), argument.size()));
   }
 
-  // Abseil takes --name and --noname of bool flags alone.
+  // Abseil accepts --name and --noname only for bool flags.
   static std::string Switched(std::string_view argument) {
     const absl::CommandLineFlag* flag = FlagNamed(argument);
     if (flag != nullptr && flag->IsOfType<AutoSwitch>()) return fmt::format("{}=true", argument);
@@ -332,7 +334,7 @@ absl::StatusOr<std::vector<std::string>> ParseFlags(int argc, char** argv) {
 
 std::vector<ConfigOption> FlagValues(std::span<const std::string_view> secret_flags) {
   std::vector<ConfigOption> options;
-  // What a --flagfile sets is in these.
+  // The values of these flags include those from a --flagfile.
   for (const absl::CommandLineFlag* flag : OwnFlags()) {
     ConfigOption option{std::string(flag->Name()), flag->CurrentValue(), flag->DefaultValue()};
     const bool secret =

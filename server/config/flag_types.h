@@ -1,4 +1,4 @@
-// Types of flags and checks of their values.
+// Defines types of flags and checks of their values.
 #ifndef TLM_SERVER_CONFIG_FLAG_TYPES_H_
 #define TLM_SERVER_CONFIG_FLAG_TYPES_H_
 
@@ -14,8 +14,9 @@
 
 namespace tlm {
 
-// A size in bytes. Text is a whole number with an optional unit: KiB, MiB, GiB, TiB (powers of
-// 1024) or kB, MB, GB, TB (powers of 1000), upper or lower case; none = bytes.
+// A size in bytes. Its text is an integer with an optional unit: KiB, MiB, GiB, TiB (powers of
+// 1024) or kB, MB, GB, TB (powers of 1000), in upper or lower case. Without a unit the number is in
+// bytes.
 struct ByteSize {
   int64_t bytes = 0;
 };
@@ -23,19 +24,19 @@ struct ByteSize {
 bool AbslParseFlag(absl::string_view text, ByteSize* size, std::string* error);
 std::string AbslUnparseFlag(ByteSize size);
 
-// A file of credentials. Text is a path, or "none", the default; never empty: `--api_keys=$KEYS`
-// with an unset variable is an error and does not turn authentication off.
+// A file of credentials. Its text is a path, or "none", the default, and never empty:
+// `--api_keys=$KEYS` with an unset variable is an error and does not turn authentication off.
 struct PathOrNone {
-  std::string path;  // empty: none
+  std::string path;  // empty: no file
 };
 
 bool AbslParseFlag(absl::string_view text, PathOrNone* file, std::string* error);
 std::string AbslUnparseFlag(const PathOrNone& file);
 
-// A switch that the server sets itself unless told. Text is auto, the default, or that of a bool
-// flag. It may be given as a bool flag on the command line, --NAME or --noNAME: see ParseFlags.
+// A switch that the server sets itself by default. Its text is auto, the default, or the text of a
+// bool flag. Like a bool flag it may be given as --NAME or --noNAME: see ParseFlags.
 struct AutoSwitch {
-  std::optional<bool> on;  // none: auto
+  std::optional<bool> on;  // nullopt: auto
 };
 
 bool AbslParseFlag(absl::string_view text, AutoSwitch* value, std::string* error);

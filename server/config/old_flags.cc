@@ -32,14 +32,14 @@ ABSL_FLAG(std::optional<absl::Duration>, max_connection_age_grace, std::nullopt,
 namespace tlm {
 namespace {
 
-// Names what replaces the flag.
+// Adds a warning that names the flag's replacement.
 template <typename T>
 void Warn(const absl::Flag<T>& flag, ServerOptions* options) {
   options->warnings.push_back(fmt::format("--{} goes away in the next version: use {}",
                                           std::string(flag.Name()), flag.Help()));
 }
 
-// The value, if there is one, and then a warning.
+// Returns the value, and adds a warning if there is one.
 template <typename T>
 std::optional<T> Given(const absl::Flag<std::optional<T>>& flag, ServerOptions* options) {
   std::optional<T> value = absl::GetFlag(flag);
@@ -47,14 +47,14 @@ std::optional<T> Given(const absl::Flag<std::optional<T>>& flag, ServerOptions* 
   return value;
 }
 
-// What is left of a switch that is on unless told otherwise, and then a warning.
+// Applies an old switch that is on by default: returns `on`, or adds a warning and returns false.
 bool Left(const absl::Flag<bool>& flag, bool on, ServerOptions* options) {
   if (absl::GetFlag(flag)) return on;
   Warn(flag, options);
   return false;
 }
 
-// A port file of its own for a port that is there only if asked for.
+// Sets the file of a port that is open only on request.
 absl::Status TakePortFile(std::string_view port, const std::optional<std::string>& given, bool open,
                           std::string* file) {
   if (!given.has_value()) return absl::OkStatus();

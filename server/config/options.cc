@@ -129,7 +129,7 @@ namespace {
 constexpr double kMaxDecodeStretch = 1000;
 constexpr int64_t kMaxBatchTokens = 65536;
 constexpr int64_t kMaxRunningRequests = 4096;
-// Flags whose values GetConfig masks; none yet.
+// The flags whose values GetConfig masks; there are none yet.
 constexpr std::span<const std::string_view> kSecretFlags;
 
 absl::StatusOr<BackendKind> BackendFromName(const std::string& name) {
@@ -168,7 +168,7 @@ absl::StatusOr<std::optional<DType>> KvCacheDTypeFromName(const std::string& nam
   return InvalidArgument("--kv_cache_dtype is {}, it may be {}", Quoted(name), names);
 }
 
-// "SEED" or "SEED:TYPE".
+// Parses "SEED" or "SEED:TYPE".
 absl::StatusOr<RandomInit> ParseRandomWeights(const std::string& text) {
   RandomInit weights;
   const size_t colon = text.find(':');
@@ -185,7 +185,7 @@ absl::StatusOr<RandomInit> ParseRandomWeights(const std::string& text) {
   return weights;
 }
 
-// The model and its weights.
+// Reads the flags of the model and its weights.
 absl::Status ReadModelOptions(ServerOptions* options) {
   options->model_dir = absl::GetFlag(FLAGS_model);
   options->preset = absl::GetFlag(FLAGS_preset);
@@ -252,7 +252,7 @@ absl::Status ReadDebugDisable(ServerOptions* options) {
   return absl::OkStatus();
 }
 
-// A number, or a UUID or its beginning; whether there is such a device is for the backend to say.
+// Accepts a number, a UUID or the beginning of one; the backend checks whether the device exists.
 absl::Status CheckGpuDevice(const std::string& device) {
   int64_t ordinal = 0;
   if (absl::SimpleAtoi(device, &ordinal)) return CheckRange("gpu_device", ordinal, 0, 1023);
@@ -268,7 +268,7 @@ absl::Status CheckGpuDevice(const std::string& device) {
       Quoted(device));
 }
 
-// One that is named must be there: no falling back to the CPU.
+// A device that is named must exist: the server does not fall back to the CPU.
 absl::Status ReadGpuDevice(ServerOptions* options) {
   const std::string device = absl::GetFlag(FLAGS_gpu_device);
   if (device.empty()) return absl::OkStatus();
@@ -295,14 +295,14 @@ absl::Status ReadBackendOptions(ServerOptions* options) {
         "--isa is '{}', it may be auto, portable, avx2, avx512, avx512_bf16 or amx_bf16",
         options->isa);
   }
-  // Written so that NaN is out of range.
+  // This form rejects NaN.
   if (!(fraction > 0 && fraction <= 1)) {
     return InvalidArgument("--gpu_memory_fraction is {}, the range is (0, 1]", fraction);
   }
   return absl::OkStatus();
 }
 
-// Sizes that a backend chooses where they are not given.
+// Reads the sizes that the backend chooses when they are not given.
 absl::Status ReadStepSizes(EngineOptions* options) {
   const std::optional<int64_t> tokens = absl::GetFlag(FLAGS_max_batch_tokens);
   const std::optional<int64_t> requests = absl::GetFlag(FLAGS_max_running_requests);
@@ -315,13 +315,13 @@ absl::Status ReadStepSizes(EngineOptions* options) {
   return absl::OkStatus();
 }
 
-// Scheduling of steps, and the limit of the queue time.
+// Reads the flags of step scheduling and of the queue time's limit.
 absl::Status ReadSchedulingOptions(EngineOptions* options) {
   options->prefix_cache = absl::GetFlag(FLAGS_prefix_cache);
   options->max_decode_stretch = absl::GetFlag(FLAGS_max_decode_stretch);
   options->max_queue_time = absl::GetFlag(FLAGS_max_queue_time);
   const double stretch = options->max_decode_stretch;
-  // Written so that NaN is out of range.
+  // This form rejects NaN.
   if (!(stretch == 0 || (stretch >= 1 && stretch <= kMaxDecodeStretch))) {
     return InvalidArgument("--max_decode_stretch is {}, it may be 0 or in [1, {}]", stretch,
                            kMaxDecodeStretch);

@@ -1,6 +1,6 @@
-// The command line of tlm-server. server/config/options.cc is the one source of the flags of model
-// and engine with their defaults and ranges, server/config/service_options.cc that of the
-// service's.
+// Reads the command line of tlm-server. server/config/options.cc is the only source of the flags of
+// model and engine, with their defaults and ranges; server/config/service_options.cc is the only
+// source of the service's flags.
 #ifndef TLM_SERVER_CONFIG_OPTIONS_H_
 #define TLM_SERVER_CONFIG_OPTIONS_H_
 
@@ -23,46 +23,46 @@
 
 namespace tlm {
 
-// Weights of a model before training, initialised as the CS336 course does: see
+// The weights of a model before training, initialised as in the CS336 course: see
 // model/weights/random_weights.h.
 struct RandomInit {
   uint64_t seed = 0;           // equal seeds give equal weights
-  std::optional<DType> dtype;  // none: what the configuration names
+  std::optional<DType> dtype;  // nullopt: the configuration's
 };
 
 struct ServerOptions {
-  std::string model_dir;                          // exactly one of the two is not empty
-  std::string preset;                             // of model/config/presets.h; with random weights
-  std::optional<RandomInit> random_weights;       // none: the weights are in files
+  std::string model_dir;                          // either this or preset is set
+  std::string preset;                             // in model/config/presets.h; with random weights
+  std::optional<RandomInit> random_weights;       // nullopt: the weights are in files
   WeightFormat weights = WeightFormat::kAsGiven;  // how matrices are stored
-  std::string calibration;                        // path of a text; empty: none
-  std::string draft_model;                        // path, as model_dir; empty: none
-  bool model_sampling_defaults = true;            // use those of generation_config.json
-  std::string tool_format = "auto";               // as FindChatFormat, like the next
+  std::string calibration;                        // path of a text; empty: no calibration
+  std::string draft_model;                        // path, like model_dir; empty: no draft model
+  bool model_sampling_defaults = true;            // use the defaults in generation_config.json
+  std::string tool_format = "auto";               // see FindChatFormat; also for the next
   std::string reasoning_format = "auto";
   BackendKind backend = BackendKind::kAuto;
   int threads = 0;                          // 0: all processors
-  std::string isa = std::string(kBestIsa);  // of the CPU backend, as the next; see CpuOptions
+  std::string isa = std::string(kBestIsa);  // the CPU backend's; see CpuOptions
   bool pin_threads = true;
   CudaOptions cuda;
   std::string cuda_module;           // empty: looked for
   double gpu_memory_fraction = 0.9;  // (0, 1]
-  // 0 for sizes of steps and max_running_requests: by the backend, see WithStepSizes.
+  // Sizes of steps and max_running_requests that are 0 depend on the backend: see WithStepSizes.
   EngineOptions engine;
   int64_t kv_cache_bytes = 0;           // 0: chosen by memory and load
-  std::optional<DType> kv_cache_dtype;  // none: the backend's own
+  std::optional<DType> kv_cache_dtype;  // nullopt: the backend's own
   int64_t max_context = 0;              // 0: the model's
   absl::Duration max_constraint_time = ConstraintLimits().max_compile_time;
   ServiceOptions service;
-  std::vector<ConfigOption> flags;    // every flag as it was set, secrets masked
+  std::vector<ConfigOption> flags;    // every flag as set, secrets masked
   std::vector<std::string> warnings;  // for the log
 };
 
 // Reads and checks the command line. INVALID_ARGUMENT names the flag, its value and the range. Ends
-// the process itself where ParseFlags of server/config/command_line.h does.
+// the process when ParseFlags of server/config/command_line.h does.
 absl::StatusOr<ServerOptions> ParseOptions(int argc, char** argv);
 
-// Fills in the sizes of steps that were not given: small ones where the device computes in the
+// Fills in the sizes of steps that were not given: small ones when the device computes in the
 // host's memory, large ones for a GPU.
 ServerOptions WithStepSizes(ServerOptions options, const DeviceInfo& device);
 

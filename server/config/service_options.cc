@@ -118,7 +118,7 @@ absl::Status CheckHost(std::string_view flag, const std::string& host, const Tls
       flag, host);
 }
 
-// TLS encrypts, but admits every client.
+// Without credentials TLS encrypts, but admits every client.
 absl::Status CheckAdministrators(const ServiceOptions& options) {
   const bool reachable = options.admin_port.has_value() && !IsLoopback(options.admin_host);
   if (!reachable || options.credentials_required() || absl::GetFlag(FLAGS_insecure)) {
@@ -130,7 +130,7 @@ absl::Status CheckAdministrators(const ServiceOptions& options) {
       options.admin_host);
 }
 
-// A port that is off by default: -1 is none.
+// Reads a port that is off by default; -1 means no port.
 absl::Status ReadOptionalPort(std::string_view flag, int port, std::optional<int>* out) {
   TLM_RETURN_IF_ERROR(CheckRange(flag, port, -1, 65535));
   if (port >= 0) *out = port;
@@ -201,7 +201,7 @@ absl::Status ReadPorts(ServiceOptions* options) {
   return absl::OkStatus();
 }
 
-// The host of tcp://HOST:PORT without brackets; none if it is not of that form.
+// Returns the host of tcp://HOST:PORT, without brackets; nullopt if the text has another form.
 std::optional<std::string> HostOfTcp(const std::string& endpoint) {
   constexpr std::string_view kTcp = "tcp://";
   const size_t colon = endpoint.rfind(':');
@@ -257,7 +257,7 @@ absl::Status ReadKvEvents(bool credentials_required, ZmqOptions* options) {
       "excludes --api_keys and --tls_client_ca");
 }
 
-// HOST:PORT, with brackets around an IPv6 address. The host, or INVALID_ARGUMENT.
+// Splits HOST:PORT, with brackets around an IPv6 address. Returns the host, or INVALID_ARGUMENT.
 absl::StatusOr<std::string> HostOf(std::string_view flag, const std::string& endpoint) {
   const size_t colon = endpoint.rfind(':');
   std::string host = endpoint.substr(0, colon);

@@ -40,7 +40,7 @@ void AppendNode(const ConstraintSpec::Node& node, std::string& key) {
   for (const ConstraintSpec::Edge& edge : node.edges) {
     AppendNumber(static_cast<int>(edge.kind), key);
     AppendNumber(edge.target, key);
-    // The field, too: errors name it.
+    // Includes the field, because errors name it.
     for (const auto* text : {&edge.begin, &edge.content, &edge.end, &edge.field}) {
       AppendText(*text, key);
     }
@@ -48,7 +48,7 @@ void AppendNode(const ConstraintSpec::Node& node, std::string& key) {
   }
 }
 
-// Equal ones for equal specifications alone.
+// Only equal specifications have equal keys.
 std::string KeyOf(const ConstraintSpec& spec) {
   std::string key;
   AppendNumber(static_cast<int>(spec.kind), key);
@@ -179,7 +179,7 @@ absl::StatusOr<std::shared_ptr<Constraint>> ConstraintCompiler::CompileNow(const
   const absl::Time begin = Clock::Monotonic()->Now();
   absl::StatusOr<std::shared_ptr<Constraint>> made =
       Constraint::Compile(job.spec, tokens, options_.limits, &job.cancelled);
-  // So that it is there when an output needs it.
+  // Computes the first mask now, so that it is ready when an output needs it.
   if (made.ok()) ConstraintMatcher(*made).Next();
   if (metrics_ != nullptr) metrics_->RecordCompile(Clock::Monotonic()->Now() - begin);
   if (absl::IsResourceExhausted(made.status())) {
@@ -193,7 +193,7 @@ absl::StatusOr<std::shared_ptr<Constraint>> ConstraintCompiler::CompileNow(const
 }
 
 void ConstraintCompiler::Leave(const Key& key, const std::shared_ptr<Job>& job, uint64_t number) {
-  Done withdrawn;  // goes without the lock, as the turn
+  Done withdrawn;  // destroyed without the lock, like the turn
   FairPool::Undo turn;
   MutexLock lock(&mutex_);
   const auto waiter = job->waiters.find(number);
@@ -218,7 +218,7 @@ std::shared_ptr<Constraint> ConstraintCompiler::Find(const Key& key) {
   return found->second->constraint;
 }
 
-// Without the lock: a constraint that computes a mask answers later.
+// Measures without the lock, because a constraint that computes a mask answers later.
 ConstraintCompiler::Sizes ConstraintCompiler::Measure() {
   std::vector<std::shared_ptr<Constraint>> constraints;
   {

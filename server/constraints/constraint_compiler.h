@@ -1,4 +1,4 @@
-// Compiles what outputs must be, on threads of its own, and keeps the results.
+// Compiles the constraints of outputs on its own threads and caches the results.
 #ifndef TLM_SERVER_CONSTRAINTS_CONSTRAINT_COMPILER_H_
 #define TLM_SERVER_CONSTRAINTS_CONSTRAINT_COMPILER_H_
 
@@ -34,19 +34,18 @@ struct ConstraintCompilerOptions {
   FairPoolLimits pool = {.threads = kThreads};
   size_t max_kept_bytes = size_t{256} << 20;
   size_t max_kept = 1024;
-  // Of all that are kept or that outputs still use: above it nothing is compiled.
+  // Limit for all constraints that are cached or in use: above it nothing is compiled.
   size_t max_used_bytes = size_t{1} << 30;
 };
 
-// Compiled constraints are kept for each tenant, those used last; when all take too much, the
-// tenant with the most loses first. Equal requests of a tenant at the same time are one job.
-// Thread-safe.
+// Caches each tenant's recently used constraints; when all take too much, the tenant with the most
+// bytes loses first. Equal requests of a tenant at the same time share one job. Thread-safe.
 class ConstraintCompiler {
  public:
   using Done = std::function<void(absl::StatusOr<std::shared_ptr<Constraint>>)>;
 
-  // `tokenizer` may be null: then Compile is not called. `end_tokens` are never
-  // inside of a text. Both pointers outlive this. Begins to prepare the vocabulary.
+  // `tokenizer` may be null: then Compile is not called. `end_tokens` never occur inside a text.
+  // Both pointers outlive this object. Starts to prepare the vocabulary.
   ConstraintCompiler(const ConstraintCompilerOptions& options, const Tokenizer* tokenizer,
                      std::vector<int32_t> end_tokens, Metrics* metrics = nullptr);
   // Stop()s.
@@ -54,29 +53,30 @@ class ConstraintCompiler {
   ConstraintCompiler(const ConstraintCompiler&) = delete;
   ConstraintCompiler& operator=(const ConstraintCompiler&) = delete;
 
-  // Calls `done` once: `at_once` on this thread with a constraint that is kept, else later, mostly
-  // on a thread of the pool, where it may do work of its own. Destroying the result before
-  // withdraws it and cancels what nothing else waits for; `done` may then still be called, if that
-  // had begun. Errors of Constraint::Compile, those over a limit with reason CONSTRAINT_TOO_LARGE;
-  // RESOURCE_EXHAUSTED, reason QUEUE_FULL, with a retry time, when too much waits or is in use;
-  // UNAVAILABLE, reason DRAINING, once stopped.
+  // Calls `done` once. With `at_once` and a cached constraint, calls it on this thread; otherwise
+  // later, usually on a pool thread, where it may do work of its own. Destroying the result before
+  // that withdraws `done` and cancels the job if nothing else waits for it; a call that had already
+  // begun may still happen. Errors of Constraint::Compile, exceeded limits with reason
+  // CONSTRAINT_TOO_LARGE; RESOURCE_EXHAUSTED, reason QUEUE_FULL, with a retry time, when too much
+  // waits or is in use; UNAVAILABLE, reason DRAINING, once stopped.
   [[nodiscard]] FairPool::Undo Compile(const std::string& tenant, ConstraintSpec spec, bool at_once,
                                        Done done);
 
-  // Tokens that end outputs and stand in no text, ascending: those of end of sequence, and special
-  // ones among the stop tokens. Once something was compiled.
+  // Returns the tokens that end outputs and occur in no text, ascending: the end-of-sequence
+  // tokens, and special tokens among the stop tokens. Call only after something was compiled.
   std::vector<int32_t> EndsOf(const StopCriteria& stop);
 
-  // Ends what waits; returns when nothing runs. Idempotent; not from two threads at once.
+  // Ends waiting jobs; returns when no job runs. Idempotent. Do not call it from two threads at
+  // once.
   void Stop() { pool_.Stop(); }
 
-  // Of the constraints that are kept.
+  // Returns the bytes of the cached constraints.
   size_t kept_bytes();
 
  private:
   // Tenant and specification.
   using Key = std::pair<std::string, std::string>;
-  // A job for equal requests.
+  // One job for all equal requests.
   struct Job {
     ConstraintSpec spec;
     std::map<uint64_t, Done> waiters;  // by number
@@ -87,8 +87,8 @@ class ConstraintCompiler {
     Key key;
     std::shared_ptr<Constraint> constraint;
   };
-  using KeptList = std::list<Kept>;  // used last: first
-  // Bytes of those that are kept or in use.
+  using KeptList = std::list<Kept>;  // last used first
+  // Bytes of each constraint that is cached or in use.
   using Sizes = std::unordered_map<const Constraint*, size_t>;
 
   const std::shared_ptr<const TokenTrie>& Tokens();
@@ -115,9 +115,9 @@ class ConstraintCompiler {
   std::map<Key, std::shared_ptr<Job>> jobs_ TLM_GUARDED_BY(mutex_);
   KeptList kept_ TLM_GUARDED_BY(mutex_);
   std::map<Key, KeptList::iterator> kept_by_key_ TLM_GUARDED_BY(mutex_);
-  std::vector<std::weak_ptr<Constraint>> dropped_ TLM_GUARDED_BY(mutex_);  // maybe in use
+  std::vector<std::weak_ptr<Constraint>> dropped_ TLM_GUARDED_BY(mutex_);  // may be in use
   uint64_t numbers_ TLM_GUARDED_BY(mutex_) = 0;
-  FairPool pool_;  // its jobs use the others
+  FairPool pool_;  // its jobs use the other members
   FairPool::Undo vocabulary_;
 };
 

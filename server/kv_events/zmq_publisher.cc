@@ -65,13 +65,13 @@ Json Event(const KvEvent& event) {
   return Json::array({"AllBlocksCleared"});
 }
 
-// Messages of a replay that may wait for its reader; they share the memory of the history.
+// The most replay messages that may wait for their reader; they share the memory of the history.
 constexpr int kMaxReplies = 20'000;
-// Between two looks at the other sources of work, so that none waits long.
+// Limits of work between two looks at the other sources of work, so that none waits long.
 constexpr int kBatchesAtATime = 64;
-constexpr int kPiecesAtATime = 32;  // of what subscribers send
+constexpr int kPiecesAtATime = 32;  // pieces that subscribers sent
 constexpr int kRepliesAtATime = 256;
-// From then on, requests wait in their connections.
+// From this many replays on, requests wait in their connections.
 constexpr size_t kMaxReplays = 64;
 constexpr uint64_t kEndOfReplay = ~uint64_t{0};
 
@@ -87,7 +87,7 @@ uint64_t FromBigEndian(std::string_view bytes) {
   return number;
 }
 
-// Wakes the thread in a poll.
+// Wakes the thread from a poll.
 class WakeUp : public KvEventListener {
  public:
   WakeUp() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) { TLM_CHECK(event_.get() >= 0); }
@@ -111,7 +111,7 @@ std::vector<uint8_t> ToMsgpack(const KvEventBatch& batch) {
       Json::array({absl::ToDoubleSeconds(batch.time - absl::UnixEpoch()), std::move(events), 0}));
 }
 
-// The thread alone uses the sockets once it runs.
+// Once the thread runs, only it uses the sockets.
 class ZmqPublisher::Impl {
  public:
   ~Impl() {
@@ -144,7 +144,7 @@ class ZmqPublisher::Impl {
  private:
   struct Replay {
     std::string peer;
-    uint64_t next;  // number of the message to send
+    uint64_t next;  // number of the next message to send
   };
 
   void Run() {
@@ -158,7 +158,7 @@ class ZmqPublisher::Impl {
     subscription_.reset();
   }
 
-  // False at the end.
+  // False: the thread must end.
   bool Step() {
     std::vector<zmq::pollitem_t> sources = {{nullptr, wake_up_->descriptor(), ZMQ_POLLIN, 0},
                                             {events_.handle(), 0, ZMQ_POLLIN, 0}};
@@ -183,8 +183,8 @@ class ZmqPublisher::Impl {
     return true;
   }
 
-  // [1 or 0, prefix]: a subscription or its end. Only prefixes of the topic matter, and a peer that
-  // has several gets each message once.
+  // Handles [1 or 0, prefix], a subscription or its end. Only prefixes of the topic matter, and a
+  // peer with several of them gets each message once.
   void Subscribe(ZmtpListener::Peers::value_type& peer, std::span<const std::string> frames) {
     const std::string_view message = frames[0];
     if (frames.size() != 1 || message.empty() || !topic_.starts_with(message.substr(1))) return;
@@ -201,7 +201,7 @@ class ZmqPublisher::Impl {
     if (replay_.has_value()) Keep(zmq::message_t(ZmtpMessage({"", number, payload})));
   }
 
-  // False: a subscriber had no room.
+  // Returns false when a subscriber had no room.
   bool SendToSubscribers(zmq::message_t& message) {
     bool all = true;
     for (auto peer = events_.peers().begin(); peer != events_.peers().end();) {
@@ -224,13 +224,13 @@ class ZmqPublisher::Impl {
     }
   }
 
-  // [empty, number]; anything else is ignored.
+  // Handles [empty, number]; ignores anything else.
   void Request(ZmtpListener::Peers::value_type& peer, std::span<const std::string> frames) {
     if (frames.size() != 2 || !frames[0].empty() || frames[1].size() != 8) return;
     replays_.push_back({peer.first, FromBigEndian(frames[1])});
   }
 
-  // A replay ends early when its reader has kMaxReplies messages to read.
+  // Ends a replay early when its reader has kMaxReplies unread messages.
   void SendReplays() {
     const uint64_t oldest = next_ - history_.size();
     for (int i = 0; i < kRepliesAtATime && !replays_.empty(); ++i) {
@@ -253,8 +253,8 @@ class ZmqPublisher::Impl {
   std::unique_ptr<KvEventSubscription> subscription_;
   std::atomic<bool> stopping_{false};
   bool behind_ = true;                  // there may be batches to send
-  uint64_t next_ = 0;                   // sequence number
-  std::deque<zmq::message_t> history_;  // as replays send them, the last one with next_ - 1
+  uint64_t next_ = 0;                   // sequence number of the next batch
+  std::deque<zmq::message_t> history_;  // replay messages; the last one has the number next_ - 1
   int64_t history_bytes_ = 0;
   zmq::message_t end_of_replay_{ZmtpMessage({"", BigEndian(kEndOfReplay), ""})};
   std::deque<Replay> replays_;

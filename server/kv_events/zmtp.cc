@@ -9,7 +9,7 @@
 namespace tlm {
 namespace {
 
-// [0xFF, 8 bytes, 0x7F] [version, two bytes] [mechanism] [as-server, filler].
+// The greeting: [0xFF, 8 bytes, 0x7F] [version, two bytes] [mechanism] [as-server, filler].
 constexpr size_t kGreetingBytes = 64;
 constexpr size_t kVersionAt = 10;
 constexpr size_t kMechanismAt = 12;
@@ -48,7 +48,7 @@ std::string Command(std::string_view name, std::string_view arguments) {
   return frame;
 }
 
-// Of the greeting's first bytes; the rest may be missing.
+// Checks the greeting's first bytes; the rest may be missing.
 absl::Status CheckGreeting(std::string_view bytes) {
   const auto differs = [&](size_t at, unsigned char wanted) {
     return bytes.size() > at && ByteAt(bytes, at) != wanted;
@@ -66,7 +66,7 @@ absl::Status CheckGreeting(std::string_view bytes) {
   return absl::OkStatus();
 }
 
-// The first frame of `bytes`, which it removes from there. nullopt: it is not complete.
+// Takes the first frame from `bytes`. nullopt: it is incomplete.
 absl::StatusOr<std::optional<ZmtpFrame>> TakeFrame(std::string_view& bytes) {
   if (bytes.empty()) return std::nullopt;
   const unsigned char flags = ByteAt(bytes, 0);
@@ -138,7 +138,7 @@ bool IsZmtpCommand(const ZmtpFrame& frame, std::string_view name) {
 }
 
 std::string ZmtpPong(const ZmtpFrame& ping) {
-  // [time to live, two bytes] [context]
+  // The frame's arguments: [time to live, two bytes] [context].
   constexpr size_t kContextAt = std::string_view("\4PING").size() + 2;
   constexpr size_t kMaxContextBytes = 16;
   const size_t at = std::min(kContextAt, ping.body.size());

@@ -14,10 +14,10 @@ namespace tlm {
 namespace {
 
 constexpr std::string_view kIpc = "ipc://";
-// Pieces of a peer that wait in libzmq.
+// The most pieces of a peer that wait in libzmq.
 constexpr int kWaitingPieces = 8;
 
-// libzmq removes whatever file has the name of a socket that it binds.
+// Checks the path, because libzmq removes any file with the name of a socket that it binds.
 absl::Status CheckIpcPath(const std::string& path) {
   struct stat status {};
   if (path.starts_with('@') || lstat(path.c_str(), &status) != 0) return absl::OkStatus();
@@ -57,7 +57,7 @@ absl::Status ZmtpListener::Bind(const std::string& endpoint) {
   return WithContext(status, fmt::format("cannot publish KV events on {}", endpoint));
 }
 
-// An empty piece tells that a peer has connected and, if libzmq has room for it, disconnected.
+// An empty piece means that a peer has connected or, if libzmq had room to say so, disconnected.
 void ZmtpListener::Receive(int pieces, Handler handle) {
   zmq::message_t id;
   zmq::message_t piece;
@@ -83,7 +83,7 @@ void ZmtpListener::Admit(const std::string& id) {
   zmq::message_t greeting(ZmtpGreeting());
   if (Send(id, greeting) != Sent::kYes) return;
   peers_.try_emplace(id);
-  // The numbers ascend, so that the first is the oldest.
+  // The numbers ascend, so the first peer is the oldest.
   for (auto peer = peers_.begin(); peers_.size() > kMaxPeers && peer != peers_.end();) {
     const auto each = peer++;
     if (each->second.subscriptions.empty()) Disconnect(each);

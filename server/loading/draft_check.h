@@ -1,4 +1,4 @@
-// --draft_model: how it is loaded, and what it must have in common with the model.
+// Makes the options for --draft_model and checks that it fits the model.
 #ifndef TLM_SERVER_LOADING_DRAFT_CHECK_H_
 #define TLM_SERVER_LOADING_DRAFT_CHECK_H_
 
@@ -11,16 +11,16 @@ namespace tlm {
 
 inline constexpr char kDraftModelFlag[] = "draft_model";
 
-// Those of the model, for what --draft_model names. Without --calibration.
+// Returns the options for loading --draft_model: the model's, without --calibration.
 ServerOptions DraftOptions(const ServerOptions& options);
 
-// All errors name the flag and both values.
-// FAILED_PRECONDITION when the two differ in their vocab_size.
+// FAILED_PRECONDITION when the two differ in their vocab_size. All errors of these functions name
+// the flag and both values.
 absl::Status CheckDraftConfig(const ServerOptions& options, const ModelConfig& model,
                               const ModelConfig& draft);
-// Compares the tokens by id, those that both tokenizers have: one may leave out what only fills the
-// vocabulary. FAILED_PRECONDITION when one differs. Where there are no two tokenizers to compare,
-// it logs that. `model` may be null. Other errors as of LoadTokenizerAlone.
+// Compares the tokens by id that both tokenizers have: one may leave out tokens that only pad the
+// vocabulary. FAILED_PRECONDITION when a token differs. Logs when there are not two tokenizers to
+// compare. `model` may be null. Other errors as of LoadTokenizerAlone.
 absl::Status CheckDraftTokenizer(const ServerOptions& options, const Tokenizer* model);
 
 }  // namespace tlm

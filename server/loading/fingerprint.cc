@@ -20,7 +20,7 @@ std::string SamplingText(const SamplingParams& sampling) {
                      sampling.typical_p, sampling.repetition_penalty);
 }
 
-// Constraints follow them.
+// Constraints depend on these formats.
 std::string ChatFormatText(const ChatFormat& format) {
   return fmt::format("reasoning {} tools {}",
                      format.reasoning != nullptr ? format.reasoning->name : "none",

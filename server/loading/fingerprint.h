@@ -1,4 +1,4 @@
-// The fingerprint: a hash of everything that results depend on.
+// Computes the fingerprint: a hash of everything that results depend on.
 #ifndef TLM_SERVER_LOADING_FINGERPRINT_H_
 #define TLM_SERVER_LOADING_FINGERPRINT_H_
 
@@ -17,19 +17,21 @@
 
 namespace tlm {
 
-// Owns the checkpoint until its Sha256() is known, by a thread of the lowest priority.
+// Computes a checkpoint's SHA-256 on a thread of the lowest priority. Owns the checkpoint until
+// then.
 class WeightsSha256 {
  public:
-  // Checkpoints of at most `at_once_bytes` are hashed before this returns: a few milliseconds.
+  // Checkpoints of at most `at_once_bytes` are hashed in the constructor: that takes a few
+  // milliseconds.
   explicit WeightsSha256(Checkpoint checkpoint, size_t at_once_bytes = size_t{32} << 20);
   // Ends the thread without waiting for its result.
   ~WeightsSha256() = default;
   WeightsSha256(const WeightsSha256&) = delete;
   WeightsSha256& operator=(const WeightsSha256&) = delete;
 
-  // Hexadecimal; empty while it is not known. Thread-safe; does not block.
+  // Hexadecimal; empty until it is known. Thread-safe; does not block.
   std::string Get() const;
-  // As Get, but waits until there is a result.
+  // Like Get, but waits until there is a result.
   std::string Wait() const;
 
  private:
@@ -39,17 +41,17 @@ class WeightsSha256 {
   mutable CondVar known_;
   bool done_ TLM_GUARDED_BY(mutex_) = false;
   std::string hex_ TLM_GUARDED_BY(mutex_);
-  std::jthread thread_;  // last: uses the others
+  std::jthread thread_;  // last: it uses the other members
 };
 
-// Types of the model's numbers on the device.
+// The types of the model's numbers on the device.
 struct StoredTypes {
   WeightFormat weights = WeightFormat::kAsGiven;
   DType kv = DType::kF32;
-  std::string calibration;  // the hash of the text of --calibration; empty: none
+  std::string calibration;  // hash of the text of --calibration; empty: none
 };
 
-// A hash, hexadecimal, of
+// Returns a hexadecimal hash of
 //
 //   weights      `weights_identity`
 //   config       the canonical text of the configuration
@@ -62,9 +64,9 @@ struct StoredTypes {
 //   matrices     the WeightFormat they are stored in, and the hash of the calibration text
 //   kv           the element type of keys and values
 //
-// Servers with the same fingerprint give the same tokens to the same request. Settings that change
-// only speed or capacity (threads, step and queue sizes, the prefix cache, memory, guessed tokens)
-// are left out, and so is --max_context, which ends a stream with its own reason. INTERNAL if
+// Servers with the same fingerprint give the same tokens for the same request. The hash leaves out
+// settings that change only speed or capacity (threads, step and queue sizes, the prefix cache,
+// memory, guessed tokens), and --max_context, which ends a stream with its own reason. INTERNAL if
 // libcrypto fails.
 absl::StatusOr<std::string> FingerprintOf(const ServedModel& served,
                                           const std::string& weights_identity,

@@ -13,19 +13,19 @@
 namespace tlm {
 namespace {
 
-// Logits of one step, when full contexts are evaluated: enough to keep cores or a GPU busy, far
-// less than the weights of a model with such a vocabulary.
+// Bytes of logits per step when full contexts are evaluated: enough to keep cores or a GPU busy,
+// far less than the weights of a model with such a vocabulary.
 constexpr int64_t kHostLogitsBytes = int64_t{64} << 20;
 constexpr int64_t kGpuLogitsBytes = int64_t{256} << 20;
-// Tokens of drafts, or of claimed outputs, that are judged in one step.
+// The most tokens of drafts, or of claimed outputs, that are judged in one step.
 constexpr int64_t kMaxDraftRows = 128;
-// What the KV cache may take of the host's memory unless told otherwise.
+// By default the KV cache may take 1/kKvCacheFraction of the host's memory.
 constexpr int64_t kKvCacheFraction = 4;
-// What a GPU's runtime takes after the plan is made: code of kernels as they are first used,
-// recorded graphs, the rounding of allocations. Of small devices a part.
+// Memory that a GPU's runtime takes after the plan is made: code of kernels at their first use,
+// recorded graphs, the rounding of allocations. On small devices a fraction of the memory.
 constexpr uint64_t kGpuReserveBytes = uint64_t{512} << 20;
 constexpr uint64_t kGpuReserveFraction = 32;
-// More keys and values than this are of no use: a GPU with a tiny model keeps the rest.
+// More KV blocks than this are useless: a GPU with a tiny model leaves the rest free.
 constexpr int64_t kMaxKvBlocks = int64_t{1} << 20;
 
 int64_t ContextOf(const ServerOptions& options, const ModelConfig& config) {
@@ -46,7 +46,7 @@ absl::StatusOr<BatchLimits> PlanBatch(const ServerOptions& options, const ModelC
   return limits;
 }
 
-// The part of `available` that `taken` leaves.
+// `available` minus `taken`, at least 0.
 uint64_t Left(uint64_t available, uint64_t taken) { return available - std::min(available, taken); }
 
 absl::StatusOr<int64_t> AskedKvBlocks(const ServerOptions& options, int64_t block_bytes,
@@ -62,7 +62,7 @@ absl::StatusOr<int64_t> AskedKvBlocks(const ServerOptions& options, int64_t bloc
       HumanBytes(static_cast<uint64_t>(needed)), (needed + kMib - 1) / kMib);
 }
 
-// KV blocks in the host's memory: full contexts of all requests, within a part of it.
+// KV blocks in host memory: full contexts of all requests, within a fraction of the memory.
 int64_t HostKvBlocks(uint64_t total, uint64_t left, int64_t block_bytes, int64_t context_blocks,
                      int64_t sequences) {
   const uint64_t affordable = std::min<uint64_t>(total / kKvCacheFraction, left);
@@ -70,21 +70,21 @@ int64_t HostKvBlocks(uint64_t total, uint64_t left, int64_t block_bytes, int64_t
                     std::max(context_blocks * sequences, context_blocks));
 }
 
-// Of a draft model besides the weights and blocks.
+// Returns the batch limits of a draft model.
 BatchLimits DraftBatch(BatchLimits batch, const DraftNeeds& draft) {
   batch.max_context = std::min(batch.max_context, draft.context_length);
   batch.max_logits_rows = std::min(batch.max_sequences, batch.max_tokens);
   return batch;
 }
 
-// Of both models together; one is packed after the other.
+// Returns the weights of both models; one is packed after the other.
 WeightBytes BothWeights(const WeightBytes& model, const WeightBytes& draft) {
   return {.host = std::max(model.host, draft.host), .device = model.device + draft.device};
 }
 
 absl::Status CheckHost(const MemoryPlan& plan, const WeightBytes& weights, uint64_t workspace,
                        uint64_t kv_bytes, uint64_t available, const DraftNeeds* draft) {
-  // The weights' host copy is gone before the KV cache is written.
+  // The weights' host copy is freed before the KV cache is written.
   const uint64_t needed = weights.device + std::max(weights.host, kv_bytes + workspace);
   if (needed <= available) return absl::OkStatus();
   const std::string drafts = draft == nullptr
@@ -123,7 +123,7 @@ absl::Status CheckGpu(const MemoryPlan& plan, const WeightBytes& weights, uint64
       HumanBytes(kv_bytes), plan.kv_blocks * kBlockTokens, HumanBytes(reserve));
 }
 
-// Bytes of a GPU's memory that the plan may give away.
+// Returns the bytes of a GPU's memory that the plan may use.
 uint64_t GpuBudget(const ServerOptions& options, const DeviceInfo& device) {
   const double share = options.gpu_memory_fraction * static_cast<double>(device.total_bytes);
   return std::min(static_cast<uint64_t>(share), static_cast<uint64_t>(device.free_bytes));

@@ -1,4 +1,4 @@
-// Sizes of batches and of the KV cache, and the memory for them, decided before any allocation.
+// Plans the sizes of batches and of the KV cache, and their memory, before any allocation.
 #ifndef TLM_SERVER_LOADING_MEMORY_PLAN_H_
 #define TLM_SERVER_LOADING_MEMORY_PLAN_H_
 
@@ -28,12 +28,13 @@ struct MemoryPlan {
 // Memory of a model on a device, in the order of allocation.
 struct MemoryNeeds {
   WeightBytes weights;
-  // For intermediate results of batches within the limits; TransformerLM::WorkspaceBytes.
+  // Returns the bytes of intermediate results for batches within the limits;
+  // TransformerLM::WorkspaceBytes.
   std::function<uint64_t(const BatchLimits&)> workspace;
   KvShape kv;
 };
 
-// Of a draft model, which is loaded after the model.
+// The needs of a draft model, which is loaded after the model.
 struct DraftNeeds {
   MemoryNeeds memory;
   int64_t context_length = 0;
@@ -42,17 +43,18 @@ struct DraftNeeds {
 // INVALID_ARGUMENT for a --max_context above the model's.
 absl::Status CheckContext(const ServerOptions& options, const ModelConfig& config);
 
-// `available`: bytes of host memory that may be used. Of a GPU's memory, --gpu_memory_fraction may
-// be used, and no more than is free: the KV cache gets what weights, workspace and a reserve for
-// the CUDA runtime leave. Step sizes are those of WithStepSizes. With a draft model, which may be
-// null, there is room for it too, and the KV cache is that of both: a block of each for the same
-// tokens. INVALID_ARGUMENT as CheckContext() and for a KV cache that does not hold one context;
-// RESOURCE_EXHAUSTED, with every figure, when the model and one context do not fit.
+// `available`: bytes of host memory that may be used. On a GPU, --gpu_memory_fraction of its memory
+// may be used, but no more than is free: the KV cache gets what weights, workspace and a reserve
+// for the CUDA runtime leave. `options` has the step sizes from WithStepSizes. With a draft model
+// (`draft` may be null), the plan leaves room for it, and both share the KV cache's memory: a block
+// of each for the same tokens. INVALID_ARGUMENT as from CheckContext(), and for a KV cache that
+// does not hold one context; RESOURCE_EXHAUSTED, with every number, when the model and one context
+// do not fit.
 absl::StatusOr<MemoryPlan> PlanMemory(const ServerOptions& options, const ModelConfig& config,
                                       const MemoryNeeds& needs, const DeviceInfo& device,
                                       uint64_t available, const DraftNeeds* draft = nullptr);
 
-// The draft model's part of that plan: no more blocks than its context has a use for.
+// Returns the draft model's part of that plan: no more blocks than its context can use.
 MemoryPlan PlanDraft(const MemoryPlan& plan, const DraftNeeds& draft);
 
 }  // namespace tlm

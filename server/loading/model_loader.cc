@@ -77,7 +77,7 @@ absl::StatusOr<DType> KvType(const ServerOptions& options, DType weights, const 
                          KvDTypeName(asked), device.backend, KvDTypeName(own), DTypeName(weights));
 }
 
-// `source` and `ops` outlive it.
+// `source` and `ops` outlive the result.
 absl::StatusOr<MemoryNeeds> NeedsOf(const ServerOptions& options, const ModelSource& source,
                                     WeightFormat format, Ops& ops) {
   const DeviceInfo& device = ops.device().info();
@@ -101,7 +101,7 @@ absl::StatusOr<MemoryNeeds> NeedsOf(const ServerOptions& options, const ModelSou
 // A draft model before its weights are read.
 struct Draft {
   ModelSource source;
-  WeightFormat format;  // the model's, or as given where that would quantise it again
+  WeightFormat format;  // the model's, or kAsGiven where that would quantise it again
   MemoryPlan plan;
 };
 
@@ -121,7 +121,7 @@ absl::StatusOr<std::optional<Draft>> OpenDraft(const ServerOptions& options,
                .plan = {}};
 }
 
-// Of the model, and into `draft`, if there is one, its own.
+// Plans the model's memory, and in `draft`, if there is one, the draft model's.
 absl::StatusOr<MemoryPlan> PlanFor(const ServerOptions& options, const ModelSource& source,
                                    std::optional<Draft>& draft, Ops& ops) {
   TLM_ASSIGN_OR_RETURN(const MemoryNeeds needs, NeedsOf(options, source, options.weights, ops));
@@ -142,14 +142,14 @@ absl::StatusOr<MemoryPlan> PlanFor(const ServerOptions& options, const ModelSour
   return plan;
 }
 
-// What of the weights' loading goes into the fingerprint.
+// The parts of loading the weights that go into the fingerprint.
 struct WeightsRecord {
   std::string identity;
   DType kv_dtype = DType::kF32;
   std::string calibration;  // see StoredTypes
 };
 
-// Brings the weights to the device, and finds out which they are.
+// Copies the weights to the device and computes their identity.
 absl::StatusOr<WeightsRecord> ReadWeights(const ServerOptions& options, const MemoryPlan& plan,
                                           const Calibration& calibration, ModelSource& source,
                                           LoadedModel& loaded) {
@@ -158,8 +158,8 @@ absl::StatusOr<WeightsRecord> ReadWeights(const ServerOptions& options, const Me
   TLM_ASSIGN_OR_RETURN(
       const ModelWeights weights,
       source.Weights({.by_packer_alone = on_host, .checks_finite = loaded.ops->ChecksFinite()}));
-  // On the host packing needs all threads and has hashed what it packs when it ends; on the way to
-  // a GPU they have time meanwhile.
+  // On the host, packing needs all threads and has hashed the packed bytes when it ends; on the way
+  // to a GPU there is time for hashing meanwhile.
   std::future<absl::StatusOr<std::string>> identity =
       std::async(on_host ? std::launch::deferred : std::launch::async | std::launch::deferred,
                  [&source] { return source.WeightsIdentity(); });
@@ -188,7 +188,7 @@ uint64_t AllocatedBytes(const Device& device) {
   return std::accumulate(bytes.begin(), bytes.end(), uint64_t{0});
 }
 
-// Behind the model, on the same threads.
+// Loads the draft model after the model, on the same threads.
 absl::Status LoadDraft(Draft draft, LoadedModel& loaded) {
   Ops& ops = *loaded.ops;
   const uint64_t before = AllocatedBytes(ops.device());
@@ -219,7 +219,7 @@ absl::StatusOr<WeightsRecord> LoadModels(const ServerOptions& options,
   return weights;
 }
 
-// The name of all that was loaded; the files' own hash follows when it is known.
+// Sets the fingerprint of everything loaded; the hash of the files follows later.
 absl::Status Identify(const ServerOptions& options, const WeightsRecord& weights,
                       ModelSource& source, LoadedModel& loaded) {
   ServedModel& served = loaded.served;
@@ -237,7 +237,7 @@ absl::Status Identify(const ServerOptions& options, const WeightsRecord& weights
   return absl::OkStatus();
 }
 
-// For others that read the tokenizer themselves.
+// Returns the directory, for others that read the tokenizer themselves.
 std::string DirectoryOf(const ServerOptions& options) {
   if (!options.preset.empty()) return "";
   std::error_code error;
@@ -255,11 +255,12 @@ absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options) {
   served.directory = DirectoryOf(options);
   served.server_version = TLM_VERSION;
   served.config = source.config();
-  // A large vocabulary takes as long as the weights; waited for on every way out.
+  // Loaded in parallel, because a large vocabulary takes as long as the weights. Every way out
+  // waits for it.
   std::future<absl::StatusOr<TokenizerAssets>> assets =
       std::async(std::launch::async | std::launch::deferred, [&options, config = served.config] {
         auto loaded_assets = LoadTokenizerAssets(options, config);
-        TrimHeap();  // before the last weights are there: what it took is not held beside them
+        TrimHeap();  // now, so that its freed memory is not retained while the last weights load
         return loaded_assets;
       });
   TLM_ASSIGN_OR_RETURN(Backend backend, CreateBackend({.kind = options.backend,
@@ -287,7 +288,7 @@ absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options) {
                                   std::move(draft), loaded));
   if (!reads_text) TLM_RETURN_IF_ERROR(take_assets());
   served.tensors = source.Tensors(options.weights, *loaded.ops);
-  // Memory that only loading needed goes back to the system.
+  // Returns memory that only loading needed to the system.
   TrimHeap();
   TLM_RETURN_IF_ERROR(Identify(options, weights, source, loaded));
   served.backend = device.info().backend;

@@ -16,7 +16,7 @@
 
 namespace tlm {
 
-// Members in the order of their dependencies. Move-constructible only: an assignment would destroy
+// Members are ordered by their dependencies. Move-constructible only: an assignment would destroy
 // them in the wrong order.
 struct LoadedModel {
   LoadedModel() = default;
@@ -26,16 +26,16 @@ struct LoadedModel {
   std::string backend_reason;  // one line for people: see Backend
   std::unique_ptr<Ops> ops;
   std::unique_ptr<TransformerLM> model;
-  std::unique_ptr<TransformerLM> draft_model;  // null: there is none
-  std::unique_ptr<Tokenizer> tokenizer;        // null: there is none
-  std::unique_ptr<ChatTemplate> chat;          // null: there is none
+  std::unique_ptr<TransformerLM> draft_model;  // null: no draft model
+  std::unique_ptr<Tokenizer> tokenizer;        // null: no tokenizer
+  std::unique_ptr<ChatTemplate> chat;          // null: no chat template
   std::unique_ptr<WeightsSha256> hash;         // null: the weights do not come from files
-  ServedModel served;                          // refers to those above
+  ServedModel served;                          // refers to the other members
 };
 
-// Reads the directory, or generates the preset's weights, checks everything, and allocates all
-// memory of the model and its draft model; what does not fit is refused before any allocation.
-// Every error is one line that names the file, the flag or the number at fault.
+// Reads the directory, or generates the preset's weights; checks everything; and allocates all
+// memory of the model and its draft model. A model that does not fit is refused before any
+// allocation. Every error is one line that names the file, the flag or the number at fault.
 absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options);
 
 }  // namespace tlm

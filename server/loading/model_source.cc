@@ -24,13 +24,13 @@ std::string NameOf(const std::string& model_dir) {
   return (path.extension() == ".gguf" ? path.stem() : path.filename()).string();
 }
 
-// "Qwen/Qwen3-0.6B": unlike the usual paths of local folders.
+// Returns whether the text looks like "Qwen/Qwen3-0.6B", unlike the usual paths of local folders.
 bool LooksLikeHubName(const std::string& text) {
   return std::count(text.begin(), text.end(), '/') == 1 && text.find_first_of("./~") > 0 &&
          text.back() != '/';
 }
 
-// `flag` is the one that names the path.
+// `flag` names the path in messages.
 absl::Status CheckModelPath(std::string_view flag, const std::string& path) {
   if (IsGgufFile(path)) return absl::OkStatus();
   std::error_code error;
@@ -106,7 +106,7 @@ absl::Status ModelSource::PlanRandom(const ServerOptions& options) {
   random_dtype_ = options.random_weights->dtype.value_or(named);
   weights_.layers.resize(static_cast<size_t>(config_.num_layers));
   for (const TensorSpec& spec : ExpectedTensors(config_)) {
-    static constexpr char kGenerated = 0;  // in place of data
+    static constexpr char kGenerated = 0;  // a placeholder for data
     *PlaceOf(spec, &weights_) = {random_dtype_, spec.shape, &kGenerated};
     tensors_.push_back({spec.name, random_dtype_, spec.shape, std::nullopt});
   }

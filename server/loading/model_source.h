@@ -1,5 +1,4 @@
-// The source of a model's configuration and weights: a directory, a GGUF file, or a preset and a
-// seed.
+// Reads a model's configuration and weights from a directory, a GGUF file, or a preset and a seed.
 #ifndef TLM_SERVER_LOADING_MODEL_SOURCE_H_
 #define TLM_SERVER_LOADING_MODEL_SOURCE_H_
 
@@ -26,70 +25,74 @@
 
 namespace tlm {
 
-// Of the preset, the directory or the GGUF file. NOT_FOUND or FAILED_PRECONDITION, naming `flag`,
-// when --model, or another flag in its place, names none; other errors as of ReadConfigOf.
+// Reads the configuration of the preset, the directory or the GGUF file. NOT_FOUND or
+// FAILED_PRECONDITION, naming `flag`, when --model, or another flag in its place, names none of
+// these; other errors as of ReadConfigOf.
 absl::StatusOr<ModelConfig> ReadConfiguration(const ServerOptions& options,
                                               std::string_view flag = "model");
 
 // A model before its weights are read or generated. Move-only.
 class ModelSource {
  public:
-  // Reads the configuration, and opens the checkpoint where the weights come from files: takes no
+  // Reads the configuration, and opens the checkpoint if the weights come from files; takes no
   // memory for them. Errors name the file, the tensor or the flag, as of ReadConfiguration.
   static absl::StatusOr<ModelSource> Open(const ServerOptions& options,
                                           std::string_view flag = "model");
 
   const std::string& name() const { return name_; }  // of the preset, the directory or the file
   const ModelConfig& config() const { return config_; }
-  // Every tensor by name, in the type in which `ops` takes it by itself: F64 as F32, and so what is
-  // in blocks where it takes none, and with kFloat32.
+  // Returns every tensor, sorted by name, in the type in which `ops` takes it alone: F64 as F32.
+  // Block-quantised tensors are listed dequantised where `ops` takes no blocks, and with kFloat32.
   std::vector<TensorRecord> Tensors(WeightFormat format, const Ops& ops) const;
   // FAILED_PRECONDITION, naming the flag and a tensor, if `format` quantises and a matrix of the
-  // files is in blocks already.
+  // files is already block-quantised.
   absl::Status CheckFormat(WeightFormat format) const;
-  // The type of the matrices once packed by `ops`; see MatrixTypeOf.
+  // Returns the type of the matrices once packed by `ops`; see MatrixTypeOf.
   DType MatrixType(WeightFormat format, const Ops& ops) const {
     return MatrixTypeOf(config_, weights_, format, ops);
   }
-  // Memory of the weights: on the host at the peak while they are packed, besides the page cache.
+  // Memory of the weights. The host's part is the peak while they are packed, without the page
+  // cache.
   PackingBytes BytesFor(WeightFormat format, const Ops& ops) const;
 
   // How the weights are read while they are packed.
   struct Reading {
     bool by_packer_alone = true;
-    bool checks_finite = false;  // the packer does; see Ops::ChecksFinite
+    bool checks_finite = false;  // true: the packer does; see Ops::ChecksFinite
   };
-  // The tensors of the files, or generated ones; the views are valid until this is moved or
-  // destroyed. At most once. They have a pager, except those of shared files; it makes the checks
-  // that the packer does not make. RESOURCE_EXHAUSTED when the address space does not suffice.
+  // Returns the tensors of the files, or generated ones; the views are valid until this object is
+  // moved or destroyed. Call at most once. The weights have a pager, except those of shared files;
+  // it makes the checks that the packer does not make. RESOURCE_EXHAUSTED when the address space
+  // does not suffice.
   absl::StatusOr<ModelWeights> Weights(const Reading& reading);
 
-  // The identity of these weights: a hash of their tensors, or the generator and seed. For files
-  // that the packer alone reads call it after they were packed; otherwise it reads all of them,
-  // with several threads.
+  // Returns the identity of these weights: a hash of their tensors, or the generator and seed. For
+  // files that only the packer reads, call it after the weights were packed; otherwise it reads all
+  // of them, with several threads.
   absl::StatusOr<std::string> WeightsIdentity() const;
-  // The status `read` of reading the weights, with the name of the file at fault: one that changed
-  // (FAILED_PRECONDITION), or that of the tensor in FieldOf(read).
+  // Adds to the status `read`, of reading the weights, the name of the file at fault: a file that
+  // changed (FAILED_PRECONDITION), or the file of the tensor in FieldOf(read).
   absl::Status WithFile(const absl::Status& read) const;
-  // The files, once the weights are packed; none for generated weights. The last call.
+  // Returns the files, once the weights are packed; nullopt for generated weights. This must be the
+  // last call.
   std::optional<Checkpoint> TakeCheckpoint() { return std::move(checkpoint_); }
 
  private:
   absl::Status OpenFiles(const std::string& path);
   absl::Status BindFiles();
-  // Of files, with threads of its own.
+  // Reads the identity from the files, with threads of its own.
   absl::StatusOr<std::string> ReadIdentity() const;
   absl::Status PlanRandom(const ServerOptions& options);
 
   std::string name_;
   ModelConfig config_;
   std::vector<TensorRecord> tensors_;
-  std::optional<Checkpoint> checkpoint_;       // weights from files
-  ModelWeights weights_;                       // of these; of others the data are not to be read
+  std::optional<Checkpoint> checkpoint_;       // set if the weights come from files
+  ModelWeights weights_;                       // views into the files; generated ones have no data
   std::optional<QuantisedWeights> quantised_;  // if the configuration has a quantisation
   bool is_shared_ = false;                     // others read them while they are packed
   std::unique_ptr<CheckpointPager> pager_;
-  DType random_dtype_ = DType::kF32;  // and else
+  DType random_dtype_ = DType::kF32;  // type of generated weights
   uint64_t seed_ = 0;
   std::optional<RandomWeights> random_;
 };

@@ -29,7 +29,7 @@ absl::Status Changed(const std::string& model_dir) {
                             model_dir);
 }
 
-// Over the metadata whose keys begin with `prefix`, as they stand in the file.
+// Hashes the metadata whose keys begin with `prefix`, as encoded in the file.
 absl::StatusOr<std::string> HashOfMetadata(const GgufMetadata& metadata, std::string_view prefix) {
   Sha256Stream stream;
   for (const auto& [key, value] : metadata.values()) {
@@ -59,8 +59,9 @@ absl::StatusOr<std::vector<ModelFile>> MakeGgufFiles(const GgufMetadata& metadat
   return files;
 }
 
-// Texts that need such an id are refused one by one; small models are often saved with the whole
-// tokenizer of a large one. More vocabulary than tokens is common too: it is padding.
+// Only warns, because texts that need such an id are refused one by one, and small models are often
+// saved with the whole tokenizer of a large one. More vocabulary than tokens is common too: it is
+// padding.
 void WarnOfSmallVocabulary(const Tokenizer& tokenizer, const ModelConfig& config) {
   if (tokenizer.vocab_size() <= config.vocab_size) return;
   const int32_t last = tokenizer.vocab_size() - 1;
@@ -70,7 +71,7 @@ void WarnOfSmallVocabulary(const Tokenizer& tokenizer, const ModelConfig& config
       Quoted(tokenizer.TokenBytes(last)), last, config.vocab_size);
 }
 
-// Null: there is none.
+// Returns null if the file has no tokenizer.
 absl::StatusOr<std::unique_ptr<Tokenizer>> MakeGgufTokenizer(const GgufMetadata& metadata) {
   if (!HasGgufTokenizer(metadata)) return nullptr;
   TLM_ASSIGN_OR_RETURN(TokenizerDescription description, ReadGgufTokenizer(metadata));
@@ -150,7 +151,7 @@ absl::Status LoadTokenizer(const std::string& model_dir, const ModelConfig& conf
   return absl::OkStatus();
 }
 
-// A template this program cannot run costs the conversations, not the server.
+// A template that this program cannot run disables conversations, not the server.
 absl::Status LoadChatTemplate(const std::string& model_dir, TokenizerAssets& assets) {
   if (assets.tokenizer == nullptr) return absl::OkStatus();
   absl::StatusOr<std::unique_ptr<ChatTemplate>> chat = ChatTemplate::Load(model_dir);

@@ -1,4 +1,4 @@
-// What texts are read and written with, from a model directory or a GGUF file.
+// Loads the tokenizer, chat template and sampling defaults of a model directory or a GGUF file.
 #ifndef TLM_SERVER_LOADING_TOKENIZER_ASSETS_H_
 #define TLM_SERVER_LOADING_TOKENIZER_ASSETS_H_
 
@@ -20,12 +20,12 @@
 
 namespace tlm {
 
-inline constexpr size_t kMaxTokenizerBytes = size_t{256} << 20;  // of one file
+inline constexpr size_t kMaxTokenizerBytes = size_t{256} << 20;  // per file
 
-// SHA-256 over the files that a chat template and its special tokens may come from.
+// Returns the SHA-256 over the files that a chat template and its special tokens may come from.
 absl::StatusOr<std::string> HashOfChatFiles(const std::string& model_dir);
 
-// As ServedModel::tokenizer_files says: tokenizer.json, and the others that exist of those that
+// See ServedModel::tokenizer_files. Reads tokenizer.json, and every other existing file that
 // loaders of Hugging Face models look for. `chat_sha256` is empty without a template.
 absl::StatusOr<std::vector<ModelFile>> ReadTokenizerFiles(const std::string& model_dir,
                                                           const std::string& tokenizer_sha256,
@@ -33,36 +33,37 @@ absl::StatusOr<std::vector<ModelFile>> ReadTokenizerFiles(const std::string& mod
 
 inline constexpr char kGgufChatTemplate[] = "tokenizer.chat_template";
 
-// SHA-256 over the metadata that tokenizers come from, and over those that a chat template and its
-// special tokens come from.
+// Return the SHA-256 over the metadata that tokenizers come from, and over the metadata that a chat
+// template and its special tokens come from.
 absl::StatusOr<std::string> HashOfGgufTokenizer(const GgufMetadata& metadata);
 absl::StatusOr<std::string> HashOfGgufChat(const GgufMetadata& metadata);
 
-// An object of bos_token, eos_token, unk_token and pad_token, those that there are.
+// Returns a JSON object with bos_token, eos_token, unk_token and pad_token, as far as they exist.
 nlohmann::json GgufSpecialTokens(const GgufMetadata& metadata);
 
-// As ServedModel::tokenizer_files says: a tokenizer.json made of the metadata, and a
-// tokenizer_config.json with special tokens and chat template. UNIMPLEMENTED as GgufTokenizerJson.
+// See ServedModel::tokenizer_files. Makes a tokenizer.json from the metadata, and a
+// tokenizer_config.json with special tokens and chat template. UNIMPLEMENTED as of
+// GgufTokenizerJson.
 absl::StatusOr<std::vector<ModelFile>> ReadGgufTokenizerFiles(const std::string& path,
                                                               const std::string& tokenizer_sha256,
                                                               const std::string& chat_sha256);
 
-// What there is besides configuration and weights.
+// The parts of a model other than configuration and weights.
 struct TokenizerAssets {
-  std::unique_ptr<Tokenizer> tokenizer;  // null: there is none
+  std::unique_ptr<Tokenizer> tokenizer;  // null: no tokenizer
   std::string tokenizer_sha256;
-  std::unique_ptr<ChatTemplate> chat;  // null: there is none
+  std::unique_ptr<ChatTemplate> chat;  // null: no template
   std::string chat_sha256;
   ChatFormat chat_format;
   SamplingParams sampling;
 };
 
-// Logs what is missing, and a chat template that this program cannot run. Other errors name the
-// file and what of it is at fault.
+// Logs missing parts, and a chat template that this program cannot run. Other errors name the file
+// and the part at fault.
 absl::StatusOr<TokenizerAssets> LoadTokenizerAssets(const ServerOptions& options,
                                                     const ModelConfig& config);
 
-// The tokenizer of a model directory or a GGUF file; null: there is none. Errors as above.
+// Returns the tokenizer of a model directory or a GGUF file; null: it has none. Errors as above.
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerAlone(const std::string& model);
 
 }  // namespace tlm

@@ -21,19 +21,20 @@
 namespace tlm {
 namespace {
 
-// Files, sockets and events of the server itself, a GPU's included.
+// Files, sockets and events of the server itself, including those of a GPU.
 constexpr int64_t kOwnDescriptors = 256;
-// Kept free below the system's limit: files are opened while the server runs, too.
+// Kept free below the system's limit, because files are also opened while the server runs.
 constexpr int64_t kSpareDescriptors = 64;
 constexpr int64_t kMinBudget = 16;
-// Out of descriptors or memory, trying again at once would only burn time.
+// Pause when descriptors or memory have run out: trying again at once would only waste time.
 constexpr int kExhaustedMs = 100;
-// Until gRPC has come to some of the connections that it was given.
+// Pause until gRPC has read from some of the connections that it was given.
 constexpr int kFullMs = 5;
 constexpr std::chrono::seconds kRefusalReportInterval(10);
 // Interval between polls of the connections.
 constexpr int kPollMs = 100;
-// Of connections in one go, so that the ports of a process and a stop get their turn.
+// The most connections accepted in one go, so that the ports of a process and a stop get their
+// turn.
 constexpr int kAtATime = 256;
 
 int64_t SteadyNanoseconds() {
@@ -110,7 +111,7 @@ int ConnectionAcceptor::AcceptAll(int listener, bool stopping) {
       continue;
     }
     if (errno == EAGAIN) return 0;
-    if (!IsExhaustion(errno)) continue;  // this one is gone already
+    if (!IsExhaustion(errno)) continue;  // this connection is gone already
     NoteRefused(std::strerror(errno));
     return kExhaustedMs;
   }
@@ -118,7 +119,7 @@ int ConnectionAcceptor::AcceptAll(int listener, bool stopping) {
 }
 
 void ConnectionAcceptor::Take(int listener, int connection) {
-  // The system gives the lowest number that is free: as many descriptors are open.
+  // The system gives the lowest free number, so at least as many descriptors are open.
   if (connection >= budget_) {
     close(connection);
     NoteRefused("--max_connections, or the system's limit of open files, is reached");

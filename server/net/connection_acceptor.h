@@ -1,5 +1,5 @@
-// Accepts the connections of a port for a gRPC server: gRPC 1.51 itself never accepts again after
-// it has once run out of file descriptors.
+// Accepts a port's connections for a gRPC server: once gRPC 1.51 has run out of file descriptors,
+// it never accepts again by itself.
 #ifndef TLM_SERVER_NET_CONNECTION_ACCEPTOR_H_
 #define TLM_SERVER_NET_CONNECTION_ACCEPTOR_H_
 
@@ -14,9 +14,9 @@
 
 namespace tlm {
 
-// The most descriptors that may be open when a connection is accepted: for `max_connections` and
-// the server itself, at most the limit of the system (RLIMIT_NOFILE). `extra` is a reserve for
-// ports that must answer when others are full.
+// Returns the most descriptors that may be open when a connection is accepted: enough for
+// `max_connections` and the server itself, at most the system's limit (RLIMIT_NOFILE). `extra` is a
+// reserve for ports that must answer when others are full.
 int64_t DescriptorBudget(int64_t max_connections, int64_t extra);
 
 // Thread-safe.
@@ -24,8 +24,8 @@ class ConnectionAcceptor {
  public:
   using Server = grpc::experimental::ExternalConnectionAcceptor;
 
-  // Hands every connection of `sockets`, which listen, to `server`, on a thread of its own; closes
-  // those over the budget at once, with a log line at most every 10 s. A connection may have
+  // Passes every connection of `sockets`, which listen, to `server`, on its own thread. Closes
+  // connections over the budget at once, with a log line at most every 10 s. A connection may have
   // `max_streams` calls.
   ConnectionAcceptor(ListeningSockets sockets, std::unique_ptr<Server> server,
                      int64_t descriptor_budget, int64_t max_streams);
@@ -34,18 +34,19 @@ class ConnectionAcceptor {
 
   int port() const { return port_; }
 
-  // As ListeningSockets'.
+  // Calls ListeningSockets::StopAcceptingSyn.
   void StopAcceptingSyn() { sockets_.StopAcceptingSyn(); }
-  // Hands over the established connections and closes the port: the system refuses later ones.
-  // Returns when that is done. Idempotent; not from two threads at once.
+  // Passes on the established connections and closes the port: the system refuses later ones.
+  // Returns when that is done. Idempotent. Do not call it from two threads at once.
   void Stop();
-  // Ends all connections. After Stop().
+  // Ends all connections. Call after Stop().
   void CutConnections() { watch_.CutAll(); }
 
  private:
   void Run();
-  // Milliseconds to pause before more are accepted, one at least each time. Before the port closes
-  // what was established is handed over without pauses.
+  // Returns the milliseconds to pause before the next accept; accepts at least one connection each
+  // time, if there is one. Before the port closes, established connections are passed on without
+  // pauses.
   int AcceptAll(int listener, bool stopping);
   void Take(int listener, int connection);
   void NoteRefused(const char* why);
@@ -57,12 +58,12 @@ class ConnectionAcceptor {
   const std::unique_ptr<Server> server_;
   const int64_t budget_;
   const int64_t max_streams_;
-  const int stop_event_;        // becomes readable
-  int64_t refused_ = 0;         // since the last line in the log; the thread's
-  int64_t next_report_ns_ = 0;  // of the steady clock; the thread's
-  ConnectionWatch watch_;       // the thread's, while it runs
+  const int stop_event_;        // readable when Stop() was called
+  int64_t refused_ = 0;         // since the last log line; used by the thread only
+  int64_t next_report_ns_ = 0;  // steady clock's time; used by the thread only
+  ConnectionWatch watch_;       // used by the thread while it runs
   int64_t next_poll_ns_ = 0;
-  std::thread thread_;  // last: uses the others
+  std::thread thread_;  // last: it uses the other members
 };
 
 }  // namespace tlm

@@ -74,13 +74,13 @@ bool IsClosedByPeer(int descriptor) {
 }
 
 bool CutConnection(int descriptor, uint64_t cookie) {
-  // A descriptor of its own, which gRPC does not close and reuse meanwhile.
+  // A duplicate, which gRPC cannot close and reuse meanwhile.
   const int own = dup(descriptor);
   if (own < 0) return false;
   const bool same = SocketCookie(own) == cookie;
   if (same) {
     syscall(SYS_shutdown, own, SHUT_RDWR);  // at once, without LingeringClose
-    // What has come would still be read, and may be much work.
+    // Drops bytes that have arrived: gRPC would still read them, which may be much work.
     char unread[4096];
     while (recv(own, unread, sizeof(unread), MSG_DONTWAIT | MSG_TRUNC) > 0) {
     }

@@ -8,33 +8,33 @@
 
 namespace tlm {
 
-// Bytes that the server has read from a connection and written to it. Written bytes are those
-// handed to the kernel, so a slow reader does not change them.
+// The bytes that the server has read from a connection and written to it. Written bytes count when
+// the kernel takes them, so a slow reader does not change them.
 struct ConnectionTraffic {
   uint64_t read = 0;
   uint64_t written = 0;
 };
 
 // Detects a flood by polling the traffic of one connection. gRPC 1.51 reads as long as there is
-// something to read and does nothing else for that connection: streams that are opened and reset
-// faster than it reads (CVE-2023-44487) accumulate without bound, about 20 KiB each, and every
-// frame of a header that does not end copies the whole header (CVE-2023-33953). Legitimate clients
-// differ: headers are short, and uploads wait for window updates, at least one per MiB.
+// something to read and does nothing else for that connection. Streams that are opened and reset
+// faster than it reads (CVE-2023-44487) accumulate without limit, about 20 KiB each, and every
+// frame of a header that never ends copies the whole header (CVE-2023-33953). Legitimate clients
+// differ: their headers are short, and their uploads wait for window updates, at least one per MiB.
 class FloodDetector {
  public:
   static constexpr int64_t kContinuousNs = 400'000'000;
-  // For floods with pauses, from a slow network or from an attacker that evades the limit above.
+  // For floods with pauses, from a slow network or from an attacker that evades kContinuousNs.
   static constexpr int64_t kIntermittentNs = 2'000'000'000;
   static constexpr int kPolls = 4;
   static constexpr uint64_t kFloodBytes = uint64_t{1280} << 10;
 
-  // Whether the server has read kFloodBytes over kPolls polls and written nothing since: for
-  // kContinuousNs in which it read more at every poll, or for kIntermittentNs in which it read more
-  // at some polls, the one at `now_ns` included.
+  // Returns true if, since the server last wrote, it has read kFloodBytes in at least kPolls polls:
+  // either for kContinuousNs with more bytes at every poll, or for kIntermittentNs with more bytes
+  // at some polls, including the one at `now_ns`.
   bool IsFlood(const ConnectionTraffic& traffic, int64_t now_ns);
 
  private:
-  // Polls at which the server had read more, since some time.
+  // A period that counts the polls at which the server had read more.
   struct Episode {
     int64_t since_ns = -1;
     uint64_t read_then = 0;
@@ -48,24 +48,25 @@ class FloodDetector {
   ConnectionTraffic last_;
 };
 
-// The other end of a connected TCP socket. IPv4 in IPv6 is IPv4 here.
+// The other end of a connected TCP socket. An IPv4-mapped IPv6 address counts as IPv4.
 struct Peer {
   std::string address;  // 4 bytes of IPv4 or 16 of IPv6 in network order; empty: not connected
   int port = 0;
 
-  // As `127.0.0.1:50051` or `[::1]:50051`; empty when not connected.
+  // "127.0.0.1:50051" or "[::1]:50051"; empty when not connected.
   std::string Name() const;
-  // The address, of IPv6 the network of 64 bits that one subscriber has.
+  // Returns the address; for IPv6 its /64 network, which belongs to one subscriber.
   std::string Network() const { return address.size() == 16 ? address.substr(0, 8) : address; }
 };
 Peer PeerOf(int descriptor);
 
-// A socket's own number, which no other has: descriptors are used again. 0: not a socket any more.
+// Returns a number that identifies a socket forever, while descriptors are reused. 0: no longer a
+// socket.
 uint64_t SocketCookie(int descriptor);
-// Whether the other end has closed the connection.
+// Returns whether the other end has closed the connection.
 bool IsClosedByPeer(int descriptor);
-// Ends the connection if the socket still has that cookie, and drops its unread bytes. Whether it
-// did.
+// Ends the connection if the socket still has that cookie, and drops its unread bytes. Returns
+// whether it did.
 bool CutConnection(int descriptor, uint64_t cookie);
 
 // Watches connections that gRPC owns and may close at any time. Not thread-safe.
@@ -73,7 +74,8 @@ class ConnectionWatch {
  public:
   void Add(int descriptor);
   bool empty() const { return connections_.empty(); }
-  // Polls all of them, or the next kAtATime of many; cuts those that flood. Their number.
+  // Polls all connections, or the next kAtATime of many; cuts those that flood and returns how many
+  // it cut.
   int CutFloods(int64_t now_ns);
   void CutAll();
 
@@ -85,7 +87,7 @@ class ConnectionWatch {
   };
 
   std::map<int, Connection> connections_;  // by descriptor
-  int next_ = 0;                           // descriptor to go on with
+  int next_ = 0;                           // descriptor from which the next poll continues
 };
 
 }  // namespace tlm

@@ -26,28 +26,28 @@
 namespace tlm {
 namespace {
 
-// Clients that vanished are noticed after a minute; clients may ping every ten seconds, with or
-// without streams.
+// Vanished clients are noticed after a minute; clients may ping every ten seconds, with or without
+// streams.
 constexpr int kKeepaliveTimeMs = 60'000;
 constexpr int kKeepaliveTimeoutMs = 20'000;
 constexpr int kMinPingIntervalMs = 10'000;
-// For TLS and the preface and settings of HTTP/2 on a new connection.
+// Limit for TLS and the preface and settings of HTTP/2 on a new connection.
 constexpr int kHandshakeTimeoutMs = 10'000;
 // Pings above the allowed rate before the connection ends with ENHANCE_YOUR_CALM.
 constexpr int kMaxPingStrikes = 2;
-// Of the metadata of one call, as HTTP/2 counts it: enough for trace contexts and credentials.
+// Limit of one call's metadata, as HTTP/2 counts it: enough for trace contexts and credentials.
 constexpr int kMaxMetadataBytes = 16 << 10;
 constexpr int kMaxReadBytes = 16 << 10;
-// Received and not yet read, over all connections of a port. gRPC receives whole messages before
-// the server can check credentials, as many at once as there are streams: without a bound one
-// connection without credentials could take all memory. Near the bound gRPC tightens flow control,
-// at it gRPC ends calls and connections.
+// Limit of bytes received and not yet read, over all connections of a port. gRPC receives whole
+// messages before the server can check credentials, as many at once as there are streams: without a
+// limit, one connection without credentials could take all memory. Near the limit gRPC tightens
+// flow control; at the limit it ends calls and connections.
 constexpr size_t kMaxReceivedBytes = size_t{512} << 20;
 
-// For the statuses of cancelled calls to reach clients that still read.
+// Time for the statuses of cancelled calls to reach clients that still read.
 constexpr absl::Duration kCancelLimit = absl::Milliseconds(200);
 
-// Durations for gRPC: whole milliseconds, and the largest of them for never.
+// Converts durations for gRPC: whole milliseconds, where the largest value means never.
 int Milliseconds(absl::Duration duration) {
   return static_cast<int>(
       std::clamp<int64_t>(absl::ToInt64Milliseconds(duration), 1, std::numeric_limits<int>::max()));
@@ -66,13 +66,13 @@ void ConfigureConnections(const ConnectionLimits& connections, const RequestLimi
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, kMaxPingStrikes);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
-  // gRPC notices that a connection was cut between two reads.
+  // gRPC notices only between two reads that a connection was cut.
   builder.AddChannelArgument(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, kMaxReadBytes);
-  // Windows that do not grow: an upload needs a window update at least once per MiB, which tells it
-  // from a flood (FloodDetector).
+  // Windows do not grow: an upload needs a window update at least once per MiB, which distinguishes
+  // it from a flood (FloodDetector).
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-  // gRPC decompresses a message whole before it checks the size, and before the server can check
-  // credentials: 4 MiB become 4 GiB. Compressed messages are UNIMPLEMENTED.
+  // gRPC decompresses a whole message before it checks the size, and before the server can check
+  // credentials: 4 MiB become 4 GiB. So compressed messages end with UNIMPLEMENTED.
   builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   builder.AddChannelArgument(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET,
                              1 << GRPC_COMPRESS_NONE);
@@ -81,7 +81,7 @@ void ConfigureConnections(const ConnectionLimits& connections, const RequestLimi
                              Milliseconds(connections.max_age_grace));
 }
 
-// Reflection comes with the library it is in, to every server of the process.
+// Reflection comes with its library, for every server of the process.
 class WithoutReflection final : public grpc::ServerBuilderOption {
  public:
   void UpdateArguments(grpc::ChannelArguments*) override {}
@@ -91,8 +91,8 @@ class WithoutReflection final : public grpc::ServerBuilderOption {
   }
 };
 
-// gRPC's messages hold no metadata, its traces do (RouteGrpcLog turns them off): whatever else may
-// come to hold some.
+// gRPC's messages contain no metadata; its traces do (RouteGrpcLog turns them off). This filter
+// guards against anything else that may contain metadata.
 bool MayHoldSecret(std::string_view message) {
   std::string text(message);
   absl::AsciiStrToLower(&text);
@@ -101,7 +101,7 @@ bool MayHoldSecret(std::string_view message) {
                      [&text](std::string_view sign) { return text.find(sign) != text.npos; });
 }
 
-// Clients without credentials can cause Protobuf's complaints at any rate: level debug only.
+// Only at level debug: clients without credentials can cause Protobuf's complaints at any rate.
 void LogForProtobuf(google::protobuf::LogLevel, const char*, int, const std::string& message) {
   if (!spdlog::should_log(spdlog::level::debug)) return;
   spdlog::debug("protobuf: {}", LogQuoted(message));
@@ -174,7 +174,7 @@ void GrpcListener::StopListening() {
 void GrpcListener::Withdraw() {
   if (server_ == nullptr || all_calls_over_.valid()) return;
   StopListening();
-  // It returns when the last call is over, and knows no limit that could be changed meanwhile.
+  // Shutdown returns when the last call has ended; its limit could not be changed later.
   all_calls_over_ = std::async(std::launch::async, [this] { server_->Shutdown(); });
 }
 
@@ -186,12 +186,12 @@ void GrpcListener::Shutdown(absl::Duration grace) {
   };
   if (!over_within(grace)) {
     grpc_server_cancel_all_calls(server_->c_server());
-    // gRPC 1.51 closes no connection during a write to it, which never ends if the client does not
-    // read.
+    // gRPC 1.51 does not close a connection during a write to it, and the write never ends if the
+    // client does not read.
     if (!over_within(kCancelLimit) && acceptor_ != nullptr) {
       acceptor_->CutConnections();
-      // A thread of gRPC still waits for such a write, for 10 s, and the end of the library waits
-      // for the thread: the library is left to the end of the process.
+      // A thread of gRPC waits up to 10 s for such a write, and the shutdown of the library waits
+      // for the thread. So this reference keeps the library alive until the process ends.
       grpc_init();
     }
   }
@@ -204,7 +204,7 @@ void GrpcListener::Shutdown(absl::Duration grace) {
 void RouteGrpcLog() {
   gpr_set_log_function(LogForGrpc);
   google::protobuf::SetLogHandler(LogForProtobuf);
-  // GRPC_TRACE in the environment makes gRPC write out metadata, and the bytes of connections.
+  // With GRPC_TRACE in the environment gRPC would write out metadata, and the bytes of connections.
   grpc_init();
   grpc_tracer_set_enabled("all", 0);
   grpc_shutdown();

@@ -1,4 +1,4 @@
-// A gRPC port: the common part of the data port and the admin port.
+// Opens a gRPC port: the common part of the data port and the admin port.
 #ifndef TLM_SERVER_NET_GRPC_LISTENER_H_
 #define TLM_SERVER_NET_GRPC_LISTENER_H_
 
@@ -23,7 +23,7 @@ namespace tlm {
 class GrpcListener {
  public:
   struct NamedService {
-    const char* name;  // as the health service knows it
+    const char* name;  // its name in the health service
     grpc::Service* service;
   };
   struct Services {
@@ -32,37 +32,37 @@ class GrpcListener {
   };
 
   // Binds the port, and refuses connections until Listen; health is NOT_SERVING until SetServing.
-  // `services` outlive the listener; `limits` bound the messages. FAILED_PRECONDITION when the port
-  // cannot be bound.
+  // `services` outlive the listener; `limits` limit the message sizes. FAILED_PRECONDITION when the
+  // port cannot be bound.
   static absl::StatusOr<std::unique_ptr<GrpcListener>> Open(const ListenerOptions& options,
                                                             const RequestLimits& limits,
                                                             const Services& services);
-  // Shutdown()s at once.
+  // Calls Shutdown without a grace period.
   ~GrpcListener();
   GrpcListener(const GrpcListener&) = delete;
   GrpcListener& operator=(const GrpcListener&) = delete;
 
   int port() const { return port_; }
 
-  // Accepts connections. FAILED_PRECONDITION when the system refuses. Once.
+  // Accepts connections from now on. FAILED_PRECONDITION when the system refuses. Called once.
   absl::Status Listen();
 
-  // The status in grpc.health.v1 of the server as a whole and of each service.
+  // Sets the status in grpc.health.v1 of the whole server and of each service.
   void SetServing(bool serving);
 
-  // Ignores new TCP handshakes, so that clients retry; those in progress finish. Called some time
-  // before StopListening, so that no connection is lost that a client considers established.
+  // Ignores new TCP handshakes, so that clients retry; handshakes in progress finish. Call some
+  // time before StopListening, so that no connection is lost that a client considers established.
   void StopAcceptingSyn() {
     if (acceptor_ != nullptr) acceptor_->StopAcceptingSyn();
   }
   // Closes the port: open connections stay; the system refuses new ones, so that balancers try
   // another replica. Idempotent.
   void StopListening();
-  // StopListening()s and sends HTTP/2 GOAWAY; running calls continue. Returns at once. A call that
-  // crosses the GOAWAY ends with CANCELLED. Idempotent.
+  // Calls StopListening and sends HTTP/2 GOAWAY; running calls continue. Returns at once. A call
+  // that crosses the GOAWAY ends with CANCELLED. Idempotent.
   void Withdraw();
-  // Withdraw()s, waits up to `grace` for running calls, cancels the others, cuts connections that
-  // are stuck in a write, and returns when all calls have ended. Idempotent.
+  // Calls Withdraw, waits up to `grace` for running calls, cancels the others, cuts connections
+  // that are stuck in a write, and returns when all calls have ended. Idempotent.
   void Shutdown(absl::Duration grace);
 
  private:
@@ -78,15 +78,15 @@ class GrpcListener {
   std::unique_ptr<ConnectionAcceptor::Server> connections_;
   int64_t descriptor_budget_ = 0;
   int64_t max_streams_ = 0;
-  std::unique_ptr<ConnectionAcceptor> acceptor_;  // null until Listen; hands over to server_
+  std::unique_ptr<ConnectionAcceptor> acceptor_;  // null until Listen; feeds server_
   std::future<void> all_calls_over_;              // valid once withdrawn
 };
 
-// Redirects gRPC's log to the server's, at level debug: gRPC reports actions of clients as errors,
-// and repeats statuses. Once, before any use of gRPC.
+// Redirects gRPC's log to the server's, at level debug, because gRPC reports actions of clients as
+// errors and repeats statuses. Call once, before any use of gRPC.
 void RouteGrpcLog();
-// Drops gRPC's log from now on: its threads may outlive the server's log. At the end of the
-// process.
+// Drops gRPC's log from now on, because gRPC's threads may outlive the server's log. Call at the
+// end of the process.
 void DropGrpcLog();
 
 }  // namespace tlm

@@ -10,9 +10,10 @@ namespace tlm {
 
 void SetUpAllocator() {
 #if defined(__GLIBC__)
-  // glibc raises this threshold to the size of the largest such block that was freed, up to 32 MiB:
-  // after one large message buffers of every size come from the threads' heaps, whose pages stay
-  // resident behind the first small block that outlives them. Setting it once turns that off.
+  // glibc raises this threshold to the size of the largest such block that was freed, up to 32 MiB.
+  // After one large message, buffers of every size then come from the threads' heaps, whose pages
+  // stay resident after the first small block that outlives them. Setting the threshold once turns
+  // that off.
   mallopt(M_MMAP_THRESHOLD, static_cast<int>(kOwnPagesBytes));
 #endif
 }

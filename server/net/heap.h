@@ -1,4 +1,4 @@
-// The process's heap: memory that is freed goes back to the system.
+// Makes the process's heap return freed memory to the system.
 #ifndef TLM_SERVER_NET_HEAP_H_
 #define TLM_SERVER_NET_HEAP_H_
 
@@ -7,38 +7,37 @@
 
 namespace tlm {
 
-// Allocations of so many bytes and more get pages of their own.
+// Allocations of at least this many bytes get pages of their own.
 inline constexpr size_t kOwnPagesBytes = size_t{256} << 10;
 
-// Once, before the first thread: large allocations get pages of their own and give them back to the
-// system when they are freed, for as long as the process lives. Does nothing where the C library is
-// not GNU's.
+// Call once, before the first thread. From then on large allocations get pages of their own and
+// return them to the system when they are freed. Does nothing with a C library other than GNU's.
 void SetUpAllocator();
 
-// The allocator keeps freed memory in each of many arenas: several hundred megabytes after a storm
-// of connections or of frames. Not thread-safe.
+// Decides when to trim the heap. The allocator retains freed memory in each of many arenas: several
+// hundred megabytes after many connections or frames at once. Not thread-safe.
 class HeapTrimmer {
  public:
-  // Freed memory that the heap must have kept before a trim is worth its time.
+  // A trim is worth its time once the heap's free memory has grown by this much.
   static constexpr int64_t kGrowthBytes = int64_t{32} << 20;
   // Polls without growth before a first and a second trim: freed memory may be reused soon.
   static constexpr int kFirstTrimPolls = 1;
   static constexpr int kSecondTrimPolls = 10;
 
-  // Polled regularly with FreeHeapBytes(): whether to trim the heap. Growth counts from the first
-  // poll.
+  // Returns whether to trim the heap. Call regularly with FreeHeapBytes(). Growth counts from the
+  // first poll.
   bool ShouldTrim(int64_t free_bytes);
 
  private:
-  int64_t least_bytes_ = INT64_MAX;  // since it last was trimmed, or has not grown
-  int quiet_polls_ =
-      kSecondTrimPolls;  // since it has grown; kSecondTrimPolls: nothing is to be done
+  int64_t least_bytes_ = INT64_MAX;     // since the last trim, or since it last grew
+  int quiet_polls_ = kSecondTrimPolls;  // since it last grew; kSecondTrimPolls: nothing to do
 };
 
-// Bytes of the heap that are free, returned to the system or not.
+// Returns the free bytes of the heap, returned to the system or not.
 int64_t FreeHeapBytes();
 
-// Returns the heap's free memory to the system. Allocations wait meanwhile, for some milliseconds.
+// Returns the heap's free memory to the system. Allocations are blocked meanwhile, for some
+// milliseconds.
 void TrimHeap();
 
 }  // namespace tlm

@@ -1,4 +1,4 @@
-// Options of a gRPC port.
+// Defines the options of a gRPC port.
 #ifndef TLM_SERVER_NET_LISTENER_OPTIONS_H_
 #define TLM_SERVER_NET_LISTENER_OPTIONS_H_
 
@@ -15,27 +15,28 @@ struct TlsFiles {
   std::string certificate;  // the server's chain, leaf first
   std::string key;          // its private key
   std::string client_ca;    // authorities of client certificates; empty: none requested
-  bool client_certificate_required = true;  // of client_ca
+  bool client_certificate_required = true;  // only with client_ca
 
   bool enabled() const { return !certificate.empty(); }
 };
 
 // Limits of connections, the same for all ports.
 struct ConnectionLimits {
-  int max_connections = 16384;        // of all ports together; excess ones are closed at once
-  int max_concurrent_streams = 1024;  // of one connection; further calls wait in the client
-  // Age at which a connection gets GOAWAY; its calls may finish in the grace. Infinite: never.
+  int max_connections = 16384;        // total of all ports; excess ones are closed at once
+  int max_concurrent_streams = 1024;  // per connection; further calls wait in the client
+  // The age at which a connection gets GOAWAY; its calls may finish within the grace. Infinite:
+  // never.
   absl::Duration max_age = absl::InfiniteDuration();
   absl::Duration max_age_grace = absl::InfiniteDuration();
 };
 
 struct ListenerOptions {
   std::string host;
-  int port = 0;                                   // 0: any free one
-  const TlsCertificates* certificates = nullptr;  // outlive the port; null: no TLS
+  int port = 0;                                   // 0: any free port
+  const TlsCertificates* certificates = nullptr;  // outlives the port; null: no TLS
   ConnectionLimits connections;
   bool reflection = true;
-  // In addition to connections.max_connections, for a port that must answer when others are full.
+  // Added to connections.max_connections for a port that must answer when others are full.
   int extra_connections = 0;
 };
 

@@ -17,9 +17,9 @@
 namespace tlm {
 namespace {
 
-// As many as the system lets wait to be accepted.
+// The most connections that the system lets wait to be accepted.
 constexpr int kBacklog = 65535;
-// A peer that acknowledges nothing for so long is gone.
+// A peer that acknowledges nothing for this long is gone.
 constexpr int kUserTimeoutMs = 20'000;
 // How often a free port of the first address may turn out to be taken on another one.
 constexpr int kAttempts = 16;
@@ -65,14 +65,14 @@ void Set(int descriptor, int level, int option, int value) {
   setsockopt(descriptor, level, option, &value, sizeof(value));
 }
 
-// The descriptor, or -1 and errno. Accepted connections inherit the options.
+// Returns the descriptor, or -1 and errno. Accepted connections inherit the options.
 int Bind(const addrinfo& at, int port) {
   sockaddr_storage address{};
   std::memcpy(&address, at.ai_addr, at.ai_addrlen);
   SetPort(address, port);
   const int descriptor = socket(at.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (descriptor < 0) return -1;
-  // Connections that have just been closed do not keep a server from starting again.
+  // Recently closed connections must not keep a server from starting again.
   Set(descriptor, SOL_SOCKET, SO_REUSEADDR, 1);
   if (at.ai_family == AF_INET6) Set(descriptor, IPPROTO_IPV6, IPV6_V6ONLY, 0);
   Set(descriptor, IPPROTO_TCP, TCP_NODELAY, 1);
@@ -88,7 +88,7 @@ int Bind(const addrinfo& at, int port) {
   return -1;
 }
 
-// A name may stand for addresses of a family that this machine does not have.
+// A name may resolve to addresses of a family that this machine does not have.
 bool NotOfThisMachine(int error) { return error == EADDRNOTAVAIL || error == EAFNOSUPPORT; }
 
 }  // namespace
@@ -125,7 +125,7 @@ absl::Status ListeningSockets::Listen() {
 }
 
 void ListeningSockets::StopAcceptingSyn() {
-  // Of the TCP header, byte 13: drop what has the flag SYN.
+  // Drops packets whose byte 13 of the TCP header has the flag SYN.
   constexpr uint32_t kFlagsByte = 13;
   constexpr uint32_t kSyn = 0x02;
   constexpr uint32_t kWhole = 0xffffffff;

@@ -1,4 +1,4 @@
-// The TCP sockets of one port. No gRPC here.
+// Owns the TCP sockets of one port, without gRPC.
 #ifndef TLM_SERVER_NET_LISTENING_SOCKETS_H_
 #define TLM_SERVER_NET_LISTENING_SOCKETS_H_
 
@@ -13,10 +13,10 @@ namespace tlm {
 // Owns the non-blocking descriptors. Move-only.
 class ListeningSockets {
  public:
-  // Binds the port on every address of this machine that `host` resolves to; 0: any port free on
-  // all. "::" includes IPv4. No other process can bind the port from then on; connections are
-  // refused until Listen(). FAILED_PRECONDITION names address, port and the system's reason when
-  // one of them is in use or not permitted, or `host` is no address.
+  // Binds the port on every address of this machine that `host` resolves to; port 0 picks one that
+  // is free on all. "::" includes IPv4. From then on no other process can bind the port;
+  // connections are refused until Listen(). FAILED_PRECONDITION names address, port and the
+  // system's reason when an address is in use or not permitted, or `host` is not an address.
   static absl::StatusOr<ListeningSockets> Open(const std::string& host, int port);
 
   ListeningSockets(ListeningSockets&& other) noexcept
@@ -28,7 +28,7 @@ class ListeningSockets {
 
   int port() const { return port_; }
   const std::vector<int>& descriptors() const { return descriptors_; }
-  // Accepts connections. FAILED_PRECONDITION as Open.
+  // Accepts connections. FAILED_PRECONDITION as for Open.
   absl::Status Listen();
   // Drops the SYN of new TCP handshakes, so that clients retry after a second; handshakes in
   // progress finish.

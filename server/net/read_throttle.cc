@@ -22,14 +22,15 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::chrono::microseconds kLookInterval(500);
-// A round ends after it all the same: streams that are written may leave no thread idle for long.
+// A round ends after this time at the latest: streams that are written may leave no thread idle for
+// long.
 constexpr std::chrono::milliseconds kLongestRound(100);
-// For calls of connections that were cut to end.
+// The longest wait for the calls of cut connections to end.
 constexpr std::chrono::seconds kLongestWait(5);
 constexpr std::chrono::seconds kReportInterval(1);
-constexpr size_t kMaxPieces = 64;  // of a read
+constexpr size_t kMaxPieces = 64;  // per read
 
-// Set once, when there is one.
+// Null until ReadThrottle::OfProcess() was called; set once.
 std::atomic<ReadThrottle*> throttle_of_process = nullptr;
 
 // The threads that read connections: gRPC's own.
@@ -43,14 +44,14 @@ class Readers {
     states_.push_back(fmt::format("/proc/self/task/{}/stat", gettid()));
   }
 
-  // Whether none of them runs or is about to.
+  // Returns whether none of them runs or is about to run.
   bool AllIdle() {
     MutexLock lock(&mutex_);
     return std::none_of(states_.begin(), states_.end(), IsRunning);
   }
 
  private:
-  // False for a thread that has ended.
+  // Returns false for a thread that has ended.
   static bool IsRunning(const std::string& state) {
     const int file = open(state.c_str(), O_RDONLY | O_CLOEXEC);
     if (file < 0) return false;
@@ -62,12 +63,13 @@ class Readers {
   }
 
   Mutex mutex_;
-  std::vector<std::string> states_ TLM_GUARDED_BY(mutex_);  // names of files
+  std::vector<std::string> states_ TLM_GUARDED_BY(mutex_);  // names of their state files
 };
 
 Readers readers;
 
-// Makes epoll tell again, edge-triggered, that there is something to read: tcp_set_rcvlowat() does.
+// Makes edge-triggered epoll report again that there is something to read: the kernel's
+// tcp_set_rcvlowat() does that.
 void Wake(int descriptor) {
   const int bytes = 1;
   setsockopt(descriptor, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof(bytes));
@@ -77,7 +79,7 @@ ssize_t ReceiveNow(int descriptor, msghdr* message, int flags) {
   return syscall(SYS_recvmsg, descriptor, message, flags);
 }
 
-// recvmsg() of at most `most` bytes.
+// Calls recvmsg() for at most `most` bytes.
 ssize_t ReceiveAtMost(int descriptor, msghdr* message, int flags, size_t most) {
   iovec pieces[kMaxPieces];
   msghdr part = *message;
@@ -289,7 +291,7 @@ void ReadThrottle::CutConnections() {
 
 }  // namespace tlm
 
-// In place of the C library's, for gRPC, which calls it for every read of a connection.
+// Replaces the C library's function for gRPC, which calls it for every read of a connection.
 extern "C" ssize_t recvmsg(int descriptor, msghdr* message, int flags) {
   tlm::ReadThrottle* const throttle = tlm::throttle_of_process;
   return throttle == nullptr || (flags & MSG_ERRQUEUE) != 0

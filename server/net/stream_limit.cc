@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::json;
 
-// What a channelz call answers; null for an id that is gone.
+// Returns the answer to a channelz call; null for an id that is gone.
 json Take(char* text) {
   if (text == nullptr) return nullptr;
   json answer = json::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -27,7 +27,7 @@ json Take(char* text) {
   return answer;
 }
 
-// Numbers of 64 bits are strings there, and a member that is 0 is left out.
+// In this JSON, 64-bit numbers are strings, and a member that is 0 is left out.
 int64_t Number(const json& object, const char* member) {
   const auto at = object.find(member);
   int64_t number = 0;
@@ -35,7 +35,8 @@ int64_t Number(const json& object, const char* member) {
   return absl::SimpleAtoi(at->get_ref<const std::string&>().c_str(), &number) ? number : 0;
 }
 
-// "chttp2 ipv4:127.0.0.1:50051", "chttp2 ipv6:%5B::1%5D:50051": as Peer::Name has it.
+// Converts "chttp2 ipv4:127.0.0.1:50051" or "chttp2 ipv6:%5B::1%5D:50051" to the form of
+// Peer::Name.
 std::string PeerOfSocket(std::string_view name) {
   const size_t scheme = name.find(":");
   const std::string address(scheme == name.npos ? "" : name.substr(scheme + 1));
@@ -65,7 +66,7 @@ std::optional<StreamCounts> ChannelzCounter::Count(int64_t id) {
 }
 
 void ChannelzCounter::FindNewSockets() {
-  if (sockets_.size() > kMaxKnown) {  // most of them are closed ones
+  if (sockets_.size() > kMaxKnown) {  // most of them are closed
     sockets_.clear();
     next_socket_.clear();
   }
@@ -175,7 +176,7 @@ std::vector<std::pair<int, StreamLimit::Connection>> StreamLimit::Candidates() {
 }
 
 StreamLimit::Connections::iterator StreamLimit::WithMostStreams() {
-  // Calls that were begun and left so go first: they cost their client nothing.
+  // Calls that were started and abandoned go first: they cost their client nothing.
   const auto order = [](const StreamCounts& streams) {
     return std::tuple(streams.half_open(), streams.open);
   };

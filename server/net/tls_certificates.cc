@@ -13,7 +13,7 @@
 namespace tlm {
 namespace {
 
-// A bundle of every public authority has a quarter of this.
+// A bundle of every public authority has a quarter of this size.
 constexpr size_t kMaxPemBytes = size_t{1} << 20;
 
 grpc_ssl_client_certificate_request_type RequestType(const TlsFiles& files) {
@@ -23,8 +23,8 @@ grpc_ssl_client_certificate_request_type RequestType(const TlsFiles& files) {
              : GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_AND_VERIFY;
 }
 
-// gRPC's C++ interface has credentials that reload by themselves, from files it does not check
-// against each other; its C interface asks before each handshake.
+// gRPC's C++ interface has credentials that reload by themselves, but from files that it does not
+// check against each other; its C interface asks before each handshake.
 class TlsServerCredentials final : public grpc::ServerCredentials {
  public:
   explicit TlsServerCredentials(const TlsCertificates& certificates)
@@ -34,7 +34,7 @@ class TlsServerCredentials final : public grpc::ServerCredentials {
                 RequestType(certificates.files()), Fetch, this))) {}
   ~TlsServerCredentials() override { grpc_server_credentials_release(core_); }
 
-  // Calls are authenticated by our own services.
+  // Does nothing: the server's own services authenticate calls.
   void SetAuthMetadataProcessor(const std::shared_ptr<grpc::AuthMetadataProcessor>&) override {}
 
  private:
@@ -42,7 +42,7 @@ class TlsServerCredentials final : public grpc::ServerCredentials {
     return grpc_server_add_http2_port(server, address.c_str(), core_);
   }
 
-  // Before each handshake, on gRPC's threads.
+  // Called before each handshake, on gRPC's threads.
   static grpc_ssl_certificate_config_reload_status Fetch(
       void* self, grpc_ssl_server_certificate_config** config) {
     return static_cast<TlsServerCredentials*>(self)->FetchConfig(config);
@@ -58,7 +58,7 @@ class TlsServerCredentials final : public grpc::ServerCredentials {
     }
     const TlsPem& pem = current->pem;
     const grpc_ssl_pem_key_cert_pair pair{pem.key.c_str(), pem.certificate.c_str()};
-    // gRPC insists on authorities here, also where no client is asked for a certificate.
+    // gRPC requires authorities here, even when clients are not asked for a certificate.
     const std::string& authorities = pem.client_ca.empty() ? pem.certificate : pem.client_ca;
     *config = grpc_ssl_server_certificate_config_create(authorities.c_str(), &pair, 1);
     return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW;
@@ -66,9 +66,9 @@ class TlsServerCredentials final : public grpc::ServerCredentials {
 
   const TlsCertificates& certificates_;
   Mutex mutex_;
-  // What gRPC has. Shared with certificates_ until that has newer ones.
+  // The material that gRPC has. Shared with certificates_ until that has newer material.
   std::shared_ptr<const TlsMaterial> given_ TLM_GUARDED_BY(mutex_);
-  grpc_server_credentials* const core_;  // last: may ask at once
+  grpc_server_credentials* const core_;  // last: may call Fetch at once
 };
 
 }  // namespace
@@ -119,7 +119,7 @@ absl::StatusOr<bool> TlsCertificates::Reload() {
         "{}: the certificate in use has expired on {}", files_.certificate,
         absl::FormatTime(absl::RFC3339_sec, current->expires, absl::UTCTimeZone()));
   }
-  // Tried again every time until it works: what is not valid yet will be.
+  // Tried again every time until it works: a certificate that is not valid yet will be.
   TLM_ASSIGN_OR_RETURN(TlsMaterial fresh, CheckTlsMaterial(read_, files_, now));
   in_effect_ = true;
   if (current != nullptr && current->pem == fresh.pem) return false;

@@ -1,4 +1,4 @@
-// The current certificates of the TLS ports, reloaded when their files change.
+// Holds the current certificates of the TLS ports and reloads them when their files change.
 #ifndef TLM_SERVER_NET_TLS_CERTIFICATES_H_
 #define TLM_SERVER_NET_TLS_CERTIFICATES_H_
 
@@ -22,19 +22,20 @@ namespace tlm {
 // Connections keep the certificates of their handshake. Thread-safe.
 class TlsCertificates {
  public:
-  // Of TlsFiles that are enabled(). Errors as CheckTlsMaterial's, or the file cannot be read.
-  // `clock` outlives the object.
+  // Loads TlsFiles that are enabled(). Errors as CheckTlsMaterial's, or the file cannot be read.
+  // `clock` outlives this object.
   static absl::StatusOr<std::unique_ptr<TlsCertificates>> Load(const TlsFiles& files, Clock& clock);
 
   const TlsFiles& files() const { return files_; }
   // Shared with handshakes in progress. Never null.
   std::shared_ptr<const TlsMaterial> Current() const;
-  // The expiry of the server's certificate in effect.
+  // Returns the expiry of the server's certificate in effect.
   absl::Time expires() const { return Current()->expires; }
 
   // Checks whether the files have changed; cheap if they have not. True: the new content is in
-  // effect. An error, at every call until the files are correct: the content is invalid and the old
-  // one stays in effect, or the certificate in effect has expired. One thread at a time.
+  // effect. Returns an error, at every call until the files are correct, when the content is
+  // invalid, in which case the old content stays in effect, or when the certificate in effect has
+  // expired. Called by one thread at a time.
   absl::StatusOr<bool> Reload();
 
  private:
@@ -44,20 +45,20 @@ class TlsCertificates {
 
   const TlsFiles files_;
   Clock& clock_;
-  // Of the reloading thread, as all members up to the mutex.
+  // Used by the reloading thread, like all members up to the mutex.
   WatchedFile certificate_file_;
   WatchedFile key_file_;
   WatchedFile client_ca_file_;
   TlsPem read_;
-  bool in_effect_ = false;  // the content read last
+  bool in_effect_ = false;  // true for the content read last
   bool key_open_ = false;   // the key is world-readable
   mutable Mutex mutex_;
   std::shared_ptr<const TlsMaterial> material_ TLM_GUARDED_BY(mutex_);
 };
 
-// For one port; TLS 1.2 and newer, HTTP/2 by ALPN. Every handshake uses the certificates that are
-// current when it begins. `certificates` outlives the credentials, which outlive the server, as
-// gRPC keeps only their core.
+// Makes the credentials of one port, for TLS 1.2 and newer, and HTTP/2 by ALPN. Every handshake
+// uses the certificates that are current when it begins. `certificates` outlives the credentials;
+// the credentials must outlive the server, because gRPC stores only their core.
 std::shared_ptr<grpc::ServerCredentials> MakeTlsServerCredentials(
     const TlsCertificates& certificates);
 

@@ -15,7 +15,7 @@ namespace {
 
 using ContextPtr = std::unique_ptr<SSL_CTX, OpenSslDeleter<SSL_CTX_free>>;
 
-// Why OpenSSL refused, in its words; empties its list of errors, which is the thread's.
+// OpenSSL's own reason for a failure; empties the thread's list of errors.
 std::string OpenSslReason() {
   const char* const reason = ERR_reason_error_string(ERR_peek_last_error());
   std::string text = reason == nullptr ? "no reason given" : reason;
@@ -27,7 +27,7 @@ BioPtr Reader(const std::string& pem) {
   return BioPtr(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
 }
 
-// gRPC takes text that ends at a zero byte.
+// gRPC takes text up to the first zero byte.
 absl::Status CheckText(const std::string& pem, const std::string& file) {
   if (pem.empty()) return FailedPrecondition("{}: is empty", file);
   if (pem.find('\0') == pem.npos) return absl::OkStatus();
@@ -54,7 +54,7 @@ absl::StatusOr<std::vector<X509Ptr>> ReadCertificates(const std::string& pem,
   return certificates;
 }
 
-// Called for keys with a passphrase; OpenSSL would ask at the terminal.
+// Called for keys with a passphrase; OpenSSL would otherwise ask at the terminal.
 int NotePassphrase(char*, int, int, void* asked) {
   *static_cast<bool*>(asked) = true;
   return -1;
@@ -97,7 +97,7 @@ std::string SubjectOf(const X509& certificate) {
   return size <= 0 ? "" : std::string(text, static_cast<size_t>(size));
 }
 
-// What gRPC will do with them at the first handshake.
+// Does what gRPC will do with the files at the first handshake.
 absl::Status TryOut(const std::vector<X509Ptr>& chain, EVP_PKEY& key, const TlsFiles& names) {
   const ContextPtr context(SSL_CTX_new(TLS_server_method()));
   ERR_clear_error();

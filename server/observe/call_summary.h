@@ -1,4 +1,4 @@
-// The counts and measurements of a finished call.
+// Summarizes a finished call: its counts and measurements.
 #ifndef TLM_SERVER_OBSERVE_CALL_SUMMARY_H_
 #define TLM_SERVER_OBSERVE_CALL_SUMMARY_H_
 
@@ -12,13 +12,13 @@
 
 namespace tlm {
 
-// The regions of a Generate call's outputs, of those whose end was told.
+// The regions of a Generate call's outputs; counts only regions whose end was reported.
 struct RegionCounts {
   int64_t reasoning = 0;
   int64_t text = 0;
   int64_t complete_calls = 0;
-  int64_t cut_calls = 0;         // the output ended within
-  int64_t reasoning_tokens = 0;  // whose text begins in reasoning, without its markup
+  int64_t cut_calls = 0;         // the output ended within the call
+  int64_t reasoning_tokens = 0;  // tokens whose text begins in reasoning, without its markup
 
   void Add(const RegionCounts& other) {
     reasoning += other.reasoning;
@@ -33,9 +33,9 @@ struct CallSummary {
   std::string_view rpc;
   std::string_view tenant;
   bool admitted = false;
-  bool used_engine = false;  // Generate, Forward, Score, Verify: requests in the sense of vLLM
+  bool used_engine = false;  // Generate, Forward, Score, Verify: requests in vLLM's sense
   absl::StatusCode code = absl::StatusCode::kOk;
-  std::string reason;  // of the status, "QUEUE_FULL"; empty: none
+  std::string reason;  // the status's, "QUEUE_FULL"; empty: no reason
   // Finish reason of the first output of a successful Generate call: "eos", "stop_token",
   // "stop_string", "length", "context_length", "time_limit", "constraint", "constraint_complete";
   // empty otherwise.
@@ -44,8 +44,8 @@ struct CallSummary {
   int64_t cached_prompt_tokens = 0;
   int64_t completion_tokens = 0;
   absl::Duration total;
-  std::optional<absl::Duration> queue;    // of a started call
-  std::optional<absl::Duration> prefill;  // of a successful Generate call, like decode
+  std::optional<absl::Duration> queue;    // only for a started call
+  std::optional<absl::Duration> prefill;  // only for a successful Generate call
   std::optional<absl::Duration> decode;
 };
 

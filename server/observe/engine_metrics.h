@@ -1,4 +1,4 @@
-// Metrics of engine steps and of the tokens they sampled.
+// Records metrics of engine steps and of the tokens they sampled.
 #ifndef TLM_SERVER_OBSERVE_ENGINE_METRICS_H_
 #define TLM_SERVER_OBSERVE_ENGINE_METRICS_H_
 
@@ -17,10 +17,10 @@
 
 namespace tlm {
 
-// Not thread-safe.
+// Gathers observations of one histogram. Not thread-safe.
 class HistogramBatch {
  public:
-  // `bounds` ascend: the upper bounds of the histogram's buckets, each inclusive.
+  // `bounds` ascend: the inclusive upper bounds of the histogram's buckets.
   explicit HistogramBatch(std::vector<double> bounds)
       : bounds_(std::move(bounds)), counts_(bounds_.size() + 1, 0.0) {}
 
@@ -41,22 +41,23 @@ class HistogramBatch {
 
  private:
   const std::vector<double> bounds_;
-  std::vector<double> counts_;  // of each bucket, the last one without a bound
+  std::vector<double> counts_;  // per bucket; the last one has no bound
   double sum_ = 0;
   bool empty_ = true;
 };
 
-// Gathers a step's observations without locks and adds them to the histograms once a step, as
-// there are tens of thousands of tokens per second. Not thread-safe: the engine thread owns it.
+// Gathers a step's observations without locks and adds them to the histograms once per step,
+// because there are tens of thousands of tokens per second. Not thread-safe: the engine thread owns
+// it.
 class EngineMetrics {
  public:
-  // For the model of this name, with drafts of at most `max_draft_tokens`; `families` must outlive
-  // this.
+  // `model_name` is the label of the metrics; drafts have at most `max_draft_tokens` tokens.
+  // `families` must outlive this object.
   EngineMetrics(MetricFamilies& families, std::string_view model_name,
                 int64_t max_draft_tokens = 0);
 
-  // In the step in progress: a request was started; a token was sampled, `gap` after the previous
-  // one of the same output (zero or less: it is the first).
+  // For the current step: a request was started; a token was sampled, `gap` after the previous one
+  // of the same output (zero or less: it is the first).
   void AddPrompt(int64_t tokens) { prompt_tokens_ += tokens; }
   void AddToken(absl::Duration gap) {
     ++sampled_tokens_;
@@ -65,16 +66,16 @@ class EngineMetrics {
     gaps_.Add(seconds);
     coarse_gaps_.Add(seconds);
   }
-  // A token of a constrained output, of those above.
+  // Marks a token that AddToken counted as a constrained output's.
   void AddConstrainedToken(bool forced) { ++(forced ? forced_tokens_ : drawn_tokens_); }
-  // A draft of so many tokens was computed, and the first `accepted` of them were right.
+  // A draft of `drafted` tokens was computed, and the first `accepted` of them were right.
   void AddDraft(int64_t drafted, int64_t accepted) {
     ++drafts_;
     drafted_tokens_ += drafted;
     if (static_cast<size_t>(accepted) > accepted_at_.size()) accepted_at_.resize(accepted);
     for (int64_t i = 0; i < accepted; ++i) ++accepted_at_[i];
   }
-  // The step in progress waited so long for masks, the longest time counting.
+  // The current step waited `time` for masks; the longest time counts.
   void AddMaskWait(absl::Duration time) {
     mask_wait_ = std::max(mask_wait_.value_or(absl::ZeroDuration()), time);
   }
@@ -90,7 +91,7 @@ class EngineMetrics {
   HistogramBatch coarse_gaps_;  // in vLLM's buckets
   int64_t prompt_tokens_ = 0;
   int64_t sampled_tokens_ = 0;
-  int64_t drawn_tokens_ = 0;  // of constrained outputs, as the next
+  int64_t drawn_tokens_ = 0;  // sampled tokens of constrained outputs
   int64_t forced_tokens_ = 0;
   int64_t drafts_ = 0;
   int64_t drafted_tokens_ = 0;
@@ -109,7 +110,7 @@ class EngineMetrics {
   prometheus::Counter& drafts_total_;
   prometheus::Counter& drafted_tokens_total_;
   prometheus::Counter& accepted_tokens_total_;
-  std::vector<prometheus::Counter*> accepted_at_total_;  // one for each of accepted_at_
+  std::vector<prometheus::Counter*> accepted_at_total_;  // one for each element of accepted_at_
 };
 
 }  // namespace tlm

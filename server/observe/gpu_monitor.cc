@@ -10,7 +10,7 @@
 namespace tlm {
 namespace {
 
-// Waits until done() or for `limit`; returns done(). `mutex` is held.
+// Waits until done() or for `limit`; returns done(). The caller holds `mutex`.
 template <typename Done>
 bool WaitUntil(CondVar& changed, Mutex& mutex, absl::Duration limit, Done done) {
   const auto end = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(limit);
@@ -29,10 +29,10 @@ struct GpuMonitor::Shared {
   Clock& clock;
   Mutex mutex;
   CondVar changed;
-  bool wanted TLM_GUARDED_BY(mutex) = false;  // new figures
+  bool wanted TLM_GUARDED_BY(mutex) = false;  // new values are wanted
   bool ending TLM_GUARDED_BY(mutex) = false;
-  bool ended TLM_GUARDED_BY(mutex) = false;  // the thread; also where there is no driver
-  std::optional<GpuFigures> figures TLM_GUARDED_BY(mutex);  // none yet while it is opened
+  bool ended TLM_GUARDED_BY(mutex) = false;  // the thread has ended, also if there is no driver
+  std::optional<GpuFigures> figures TLM_GUARDED_BY(mutex);  // nullopt while the driver is opened
   absl::Time taken TLM_GUARDED_BY(mutex) = absl::InfinitePast();
 
   void Run(const std::string& uuid, const std::string& library) {
@@ -48,7 +48,7 @@ struct GpuMonitor::Shared {
     ended = true;
     changed.NotifyAll();
   }
-  // False: the end is near.
+  // Returns false when the monitor ends.
   bool WaitForWish() {
     MutexLock lock(&mutex);
     while (!wanted && !ending) changed.Wait(&mutex);

@@ -1,4 +1,4 @@
-// Figures of the GPU for scrapes, which wait for the driver only so long.
+// Reads metrics of the GPU for scrapes, which wait for the driver only for a limited time.
 #ifndef TLM_SERVER_OBSERVE_GPU_MONITOR_H_
 #define TLM_SERVER_OBSERVE_GPU_MONITOR_H_
 
@@ -12,21 +12,21 @@
 
 namespace tlm {
 
-// Thread-safe. One thread, which alone calls the driver, and only when figures are read.
+// Thread-safe. Only its own thread calls the driver, and only when metrics are read.
 class GpuMonitor {
  public:
-  // The GPU as Nvml::Open takes it. Why it cannot be opened is logged once. `clock` is monotonic
-  // and lives as long as the process.
+  // Opens the GPU with the `uuid` that Nvml::Open takes. Logs once why it cannot be opened. `clock`
+  // is monotonic and lives as long as the process.
   explicit GpuMonitor(const std::string& uuid, Clock& clock = *Clock::Monotonic(),
                       const std::string& library = Nvml::kLibrary);
-  // A call of the driver that hangs is waited for kEndLimit and then left alone.
+  // Waits kEndLimit for a hanging call of the driver, then abandons it.
   ~GpuMonitor();
   GpuMonitor(const GpuMonitor&) = delete;
   GpuMonitor& operator=(const GpuMonitor&) = delete;
 
-  // Read anew if they are older than kFresh, in at most kReadLimit: else the last ones, and
-  // `answers` is false when those are older than kStale. None while the driver is being opened, and
-  // where it cannot be.
+  // Reads new values if the last ones are older than kFresh and the driver answers within
+  // kReadLimit. Otherwise returns the last values, with `answers` false when they are older than
+  // kStale. nullopt while the driver is being opened, and when it cannot be.
   std::optional<GpuFigures> Read();
 
   static constexpr absl::Duration kFresh = absl::Seconds(1);
@@ -37,7 +37,7 @@ class GpuMonitor {
  private:
   struct Shared;
 
-  // Shared with the thread, which may outlive this within a call that hangs.
+  // Shared with the thread, which may outlive this object in a hanging call.
   const std::shared_ptr<Shared> shared_;
 };
 

@@ -18,15 +18,15 @@ namespace {
 LogFormat current_format = LogFormat::kText;
 bool logs_calls = true;
 
-// UTC, milliseconds, so that logs of several machines merge.
+// Uses UTC with milliseconds, so that logs of several machines can be merged.
 constexpr char kPattern[] = "%Y-%m-%dT%H:%M:%S.%eZ %l %v";
 
-// spdlog hands lines to the formatter in the thread that logs them.
+// spdlog passes lines to the formatter on the thread that logs them.
 thread_local const nlohmann::ordered_json* line_fields = nullptr;
 
 std::string Text(spdlog::string_view_t view) { return {view.data(), view.size()}; }
 
-// One line of UTF-8, whatever a message quotes.
+// Makes one line of UTF-8, whatever a message quotes.
 class TextFormatter final : public spdlog::formatter {
  public:
   void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& line) override {

@@ -1,5 +1,5 @@
-// The server's log: one line per event on stderr, through spdlog. Never holds prompts, outputs or
-// secrets.
+// Writes the server's log: one line per event on stderr, through spdlog. Never contains prompts,
+// outputs or secrets.
 #ifndef TLM_SERVER_OBSERVE_LOG_H_
 #define TLM_SERVER_OBSERVE_LOG_H_
 
@@ -34,8 +34,8 @@ absl::StatusOr<LogFormat> LogFormatFromName(std::string_view name);
 // other threads start; afterwards spdlog::info and its kind may be called from any thread.
 absl::Status SetUpLog(std::string_view level, LogFormat format, bool calls = true);
 
-// Whether calls are logged unless a flag says: not as text at a terminal, where the lines would
-// bury the output of other programs. JSON is for programs, and those may read from a terminal.
+// Returns whether calls are logged by default: not as text at a terminal, where the lines would
+// bury the output of other programs. JSON is for programs, which may read from a terminal.
 bool LogsCallsByDefault(LogFormat format);
 
 // Flushes the buffers; for use before the process ends without destructors.
@@ -45,7 +45,7 @@ void FlushLog();
 // event stays on one line; used for request ids and paths.
 std::string LogQuoted(std::string_view text);
 
-// As set by SetUpLog.
+// Return the values that SetUpLog set.
 LogFormat CurrentLogFormat();
 bool LogsCalls();
 
@@ -71,8 +71,8 @@ class LineLimit {
  public:
   explicit LineLimit(int64_t lines) : lines_(lines) {}
 
-  // The number of lines suppressed since the last one if a line may be written at `now`, else
-  // nullopt.
+  // Returns the number of lines suppressed since the last one if a line may be written at `now`,
+  // else nullopt.
   std::optional<int64_t> Take(absl::Time now) {
     MutexLock lock(&mutex_);
     if (now - second_ >= absl::Seconds(1)) {

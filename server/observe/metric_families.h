@@ -1,4 +1,4 @@
-// The prometheus-cpp families of the metrics that are updated as events occur.
+// Owns the prometheus-cpp families of the metrics that are updated as events occur.
 #ifndef TLM_SERVER_OBSERVE_METRIC_FAMILIES_H_
 #define TLM_SERVER_OBSERVE_METRIC_FAMILIES_H_
 
@@ -24,7 +24,7 @@ inline constexpr std::string_view kEngineLabel = "0";
 // The values of a metric's labels, in the order of its spec.
 using LabelValues = std::initializer_list<std::string_view>;
 
-// Thread-safe. Returned references live as long as this; the same arguments give the same one.
+// Thread-safe. Returned references live as long as this object; equal arguments give the same one.
 class MetricFamilies {
  public:
   MetricFamilies();
@@ -35,7 +35,7 @@ class MetricFamilies {
   prometheus::Histogram& Histogram(std::string_view name, LabelValues values,
                                    const std::vector<double>& buckets);
 
-  // Families that have samples.
+  // Returns the families that have samples.
   std::vector<prometheus::MetricFamily> Collect() const { return registry_.Collect(); }
 
  private:
@@ -45,10 +45,11 @@ class MetricFamilies {
   std::map<std::string_view, prometheus::Family<prometheus::Histogram>*> histograms_;
 };
 
-// Label names and values of one sample; their numbers must be equal.
+// Pairs the label names and values of one sample; their numbers must be equal.
 prometheus::Labels LabelsOf(const MetricSpec& spec, LabelValues values);
 
-// Bucket bounds of histograms; metrics named vllm: have those of vLLM 0.9 and later. Seconds.
+// Return the bucket bounds of histograms, in seconds; metrics named vllm: have the bounds of vLLM
+// 0.9 and later.
 std::vector<double> FirstTokenBuckets();
 std::vector<double> InterTokenBuckets();
 std::vector<double> RequestTimeBuckets();
@@ -56,9 +57,9 @@ std::vector<double> StepTimeBuckets();
 // 0.1 ms to 1000 s in steps of factor 1.33 to 1.67, for the latencies named tlm_.
 std::vector<double> LatencyBuckets();
 
-// Tokens per step.
+// Bounds in tokens per step.
 std::vector<double> StepTokenBuckets();
-// Tokens per request: 1, 2, 5, 10, 20, ... up to `max_context`.
+// Bounds in tokens per request: 1, 2, 5, 10, 20, ... up to `max_context`.
 std::vector<double> RequestTokenBuckets(int64_t max_context);
 
 }  // namespace tlm

@@ -25,7 +25,7 @@ std::string_view Result(bool ok) { return ok ? "ok" : "error"; }
 // Families have their own locks. SetModel's objects exist before any call and never change.
 class Metrics::Impl {
  public:
-  // Reads the engine; without a reader, the last snapshot.
+  // Reads the engine; without a reader, returns the last snapshot.
   EngineStats ReadEngine() {
     MutexLock lock(&mutex_);
     if (read_engine_) last_stats_ = read_engine_();

@@ -1,4 +1,4 @@
-// The server's metrics for Prometheus. server/observe/README.md lists all of them.
+// Records the server's metrics for Prometheus. server/observe/README.md lists all of them.
 #ifndef TLM_SERVER_OBSERVE_METRICS_H_
 #define TLM_SERVER_OBSERVE_METRICS_H_
 
@@ -42,26 +42,27 @@ class Metrics {
   Metrics& operator=(const Metrics&) = delete;
 
   void SetBuild(std::string_view version, std::string_view build_id);
-  // Called once, when the model is loaded, before its engine starts and before any call. Before,
-  // calls are only counted. The result is for that engine and lives as long as this.
+  // Called once, when the model is loaded, before its engine starts and before any call. Until then
+  // calls are only counted. The result is for that engine and lives as long as this object.
   EngineMetrics* SetModel(const ModelFacts& facts);
-  // `read` is called at every scrape; null: none, and the last snapshot stays.
+  // `read` is called at every scrape; with null the last snapshot stays.
   void SetEngineStats(std::function<EngineStats()> read);
-  // Likewise, for figures of a GPU; null: there are none.
+  // The same for metrics of a GPU; with null there are none.
   void SetGpu(std::function<std::optional<GpuFigures>()> read);
 
-  // Calls. An admitted call is counted at its admission and at its end, any other once, at its end,
+  // An admitted call is counted at its admission and at its end; any other call once, at its end,
   // as refused. The arguments need not outlive the function call.
   void CountAdmitted(std::string_view rpc, std::string_view tenant);
   void CountEnd(const CallSummary& call);
   void RecordFirstToken(absl::Duration since_arrival);
   // Finish reason of a successful output of Generate: "eos", "stop_token", ...
   void CountOutput(std::string_view finish);
-  // The regions of a successful Generate that told them.
+  // The regions of a successful Generate call that reported them.
   void CountRegions(const RegionCounts& regions);
 
-  // What became of a constraint: "kept" (compiled before), "joined" (another call has it compiled),
-  // "compiled", "invalid", "too_large", "cancelled"; the time of one that was compiled, or tried.
+  // The result of a constraint: "kept" (compiled before), "joined" (another call has it compiled),
+  // "compiled", "invalid", "too_large", "cancelled". RecordCompile takes the time of each
+  // compilation, also of a failed one.
   void CountConstraint(std::string_view result);
   void RecordCompile(absl::Duration time);
 

@@ -19,8 +19,8 @@ constexpr char kPlainType[] = "text/plain; charset=utf-8";
 constexpr std::string_view kIndex =
     "tlm-server: /metrics (Prometheus), /healthz (liveness), /readyz (readiness)\n";
 
-// civetweb queues so many connections behind those that its workers hold, for up to
-// kRequestTimeoutMs each, and accepts none while that queue is full: both numbers bound the
+// civetweb queues this many connections in addition to those of its workers, for up to
+// kRequestTimeoutMs each, and accepts none while that queue is full. Both numbers limit the
 // descriptors.
 constexpr char kLine[] = "20";
 constexpr char kRequestTimeoutMs[] = "500";
@@ -110,7 +110,7 @@ class Waker {
   Mutex mutex_;
   CondVar changed_;
   bool done_ TLM_GUARDED_BY(mutex_) = false;
-  std::thread thread_;  // last: uses the others
+  std::thread thread_;  // last: it uses the other members
 };
 
 std::string Address(const std::string& host, int port) {

@@ -1,4 +1,4 @@
-// The metrics port: /metrics for Prometheus, /healthz and /readyz for process managers.
+// Serves the metrics port: /metrics for Prometheus, /healthz and /readyz for process managers.
 #ifndef TLM_SERVER_OBSERVE_METRICS_SERVER_H_
 #define TLM_SERVER_OBSERVE_METRICS_SERVER_H_
 
@@ -20,7 +20,7 @@ struct MetricsServerOptions {
   int port = 0;  // 0: any free one
 };
 
-// Plain HTTP/1.1, GET and HEAD, one request a connection:
+// Plain HTTP/1.1, GET and HEAD, one request per connection:
 //
 //   /          200, one line that names the paths below
 //   /metrics   200, all metrics
@@ -28,14 +28,13 @@ struct MetricsServerOptions {
 //              while the engine fails or is stuck
 //   /readyz    200 while it serves, 503 and the state's name otherwise
 //
-// Another path is 404, another method 405. The port answers from before the model is loaded until
+// Another path gets 404, another method 405. The port answers from before the model is loaded until
 // the process ends, in 200 threads of its own. A request that is not complete within half a second
-// is cut off; at most 200 connections are served and 20 queued at once.
-// Thread-safe after Start.
+// is cut off; at most 200 connections are served and 20 queued at once. Thread-safe after Start.
 class MetricsServer {
  public:
   // Usually one scrape and two probes are in progress. The other threads absorb clients that hang:
-  // each holds a worker for as long as a request may take to come.
+  // each occupies a worker for as long as a request may take to arrive.
   static constexpr int kWorkers = 200;
   static constexpr int kAllThreads = kWorkers + 2;
 

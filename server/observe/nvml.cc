@@ -11,7 +11,7 @@
 namespace tlm {
 namespace {
 
-// Of nvml.h, NVML API Reference: the documented values and layouts.
+// From nvml.h, NVML API Reference: the documented values and layouts.
 using Handle = void*;    // nvmlDevice_t
 using EventSet = void*;  // nvmlEventSet_t
 using Code = int;        // nvmlReturn_t
@@ -35,7 +35,7 @@ struct EventData {
   unsigned gpu_instance, compute_instance;
 };
 
-// A driver that is about to fail could report without end.
+// A limit, because a driver that is about to fail could report without end.
 constexpr int kMaxXidsAtOnce = 1000;
 
 template <typename T>
@@ -44,7 +44,8 @@ std::optional<double> Scaled(const std::optional<T>& value, double by) {
   return static_cast<double>(*value) * by;
 }
 
-// The last argument of an NVML function, if it succeeds; none too where the library lacks it.
+// Returns the last argument of an NVML function, if it succeeds; nullopt also when the library
+// lacks it.
 template <typename T>
 std::optional<T> Ask(Code (*function)(Handle, T*), Handle device) {
   T value{};
@@ -67,7 +68,7 @@ struct Nvml::Api {
   const char* (*error_text)(Code);
   Code (*device_of_uuid)(const char*, Handle*);
   Code (*memory)(Handle, Memory*);
-  // Null where the library is older.
+  // Null if the library is older.
   Code (*driver_version)(char*, unsigned);
   Code (*gpu_of_instance)(Handle, Handle*);
   Code (*utilization)(Handle, Utilization*);
@@ -83,7 +84,7 @@ struct Nvml::Api {
   Code (*wait_event)(EventSet, EventData*, unsigned);  // ms
   Code (*free_events)(EventSet);
 
-  // Of the first of these names that the library has.
+  // Finds the first of these names that the library has.
   template <typename Function>
   void Find(Function*& function, const char* name, const char* older_name = nullptr) {
     function = reinterpret_cast<Function*>(dlsym(library, name));
@@ -139,7 +140,7 @@ absl::StatusOr<std::unique_ptr<Nvml>> Nvml::Open(const std::string& uuid,
   absl::Status status = api->FindFunctions();
   if (status.ok()) status = api->StatusOf(api->init(), "nvmlInit");
   if (!status.ok()) return WithContext(status, library);
-  // Ends what init began from here on.
+  // From here on, destroying nvml ends what init began.
   std::unique_ptr<Nvml> nvml(new Nvml(uuid, std::move(api)));
   status = nvml->FindDevice();
   if (!status.ok()) return WithContext(status, library);
@@ -163,7 +164,7 @@ Nvml::~Nvml() {
 
 absl::Status Nvml::FindDevice() {
   Code result = api_->device_of_uuid(uuid_.c_str(), &instance_);
-  // CUDA does not tell an instance from a GPU.
+  // CUDA's UUID does not say whether it is an instance or a GPU.
   if (result != kSuccess && uuid_.starts_with("GPU-")) {
     const std::string instance = "MIG-" + uuid_.substr(4);
     if (api_->device_of_uuid(instance.c_str(), &instance_) == kSuccess) result = kSuccess;
@@ -201,7 +202,7 @@ GpuFigures Nvml::Read() {
   GpuFigures figures;
   figures.uuid = uuid_;
   figures.driver = driver_;
-  // A GPU that is lost may still have said why.
+  // Read first: a lost GPU may still have reported why.
   if (events_ != nullptr) {
     ReadXids();
     figures.xid_errors = xid_errors_;
@@ -209,7 +210,7 @@ GpuFigures Nvml::Read() {
   }
   Memory memory{};
   const Code result = api_->memory(instance_, &memory);
-  // GPUs that compute in the host's memory do not tell any.
+  // GPUs that compute in the host's memory do not report their own.
   figures.answers = result == kSuccess || result == kNotSupported;
   if (!figures.answers) return figures;
   if (result == kSuccess) {

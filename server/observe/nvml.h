@@ -1,5 +1,5 @@
-// What NVIDIA's driver tells of the GPU that this process computes on. Its library, NVML, is opened
-// at run time: machines without a GPU have none.
+// Reads metrics of this process's GPU from NVIDIA's driver. Its library, NVML, is opened at run
+// time, because machines without a GPU do not have it.
 #ifndef TLM_SERVER_OBSERVE_NVML_H_
 #define TLM_SERVER_OBSERVE_NVML_H_
 
@@ -12,14 +12,14 @@
 
 namespace tlm {
 
-// Figures without a value are those that the GPU or its driver does not tell.
+// Values that are nullopt are not reported by the GPU or its driver.
 struct GpuFigures {
-  bool answers = false;  // false: the driver reports no GPU any more, or hangs; no figures then
+  bool answers = false;  // false: the driver reports no GPU any more, or hangs; then no values
   std::string uuid;
-  std::string driver;                        // its version
-  std::optional<double> utilization;         // 0 to 1, as the next
-  std::optional<double> memory_utilization;  // of the memory controller
-  std::optional<double> memory_used_bytes;   // by all processes
+  std::string driver;                        // the driver's version
+  std::optional<double> utilization;         // 0 to 1
+  std::optional<double> memory_utilization;  // the memory controller's, 0 to 1
+  std::optional<double> memory_used_bytes;   // bytes used by all processes
   std::optional<double> memory_total_bytes;
   std::optional<double> power_watts;
   std::optional<double> power_limit_watts;
@@ -27,9 +27,9 @@ struct GpuFigures {
   std::optional<double> sm_clock_hertz;
   std::optional<uint64_t> clock_reasons;  // NVML's bits
   std::optional<double> ecc_uncorrected;  // since the driver was loaded
-  std::optional<double> pcie_replays;     // likewise
+  std::optional<double> pcie_replays;     // since the driver was loaded
   std::optional<int64_t> xid_errors;      // since Open
-  std::optional<int64_t> last_xid;        // none: there was no error
+  std::optional<int64_t> last_xid;        // nullopt: no error
 };
 
 // Why clocks are lower than they could be: a bit of GpuFigures::clock_reasons and its label.
@@ -48,16 +48,16 @@ class Nvml {
  public:
   static constexpr char kLibrary[] = "libnvidia-ml.so.1";
 
-  // Opens the GPU, or the instance of one (MIG), of this UUID, as DeviceInfo has it: NVML and CUDA
-  // number GPUs differently. FAILED_PRECONDITION: there is no such library, it lacks functions, the
-  // driver does not start or does not know the UUID. The library is never closed. `library` is
-  // trusted: opening it runs its code.
+  // Opens the GPU, or the instance of a GPU (MIG), with this UUID from DeviceInfo: NVML and CUDA
+  // number GPUs differently. FAILED_PRECONDITION when there is no such library, it lacks functions,
+  // or the driver does not start or does not know the UUID. The library is never closed. `library`
+  // is trusted: opening it runs its code.
   static absl::StatusOr<std::unique_ptr<Nvml>> Open(const std::string& uuid,
                                                     const std::string& library = kLibrary);
   ~Nvml();
 
-  // An instance has its own memory and utilization; the other figures are of the whole GPU. Logs
-  // each Xid error (a fault of the GPU, by NVIDIA's number) that came since the last call.
+  // An instance has its own memory and utilization; the other values are the whole GPU's. Logs each
+  // Xid error (a fault of the GPU, by NVIDIA's number) that came since the last call.
   GpuFigures Read();
 
  private:
@@ -71,9 +71,9 @@ class Nvml {
   const std::string uuid_;
   const std::unique_ptr<Api> api_;
   std::string driver_;
-  void* instance_ = nullptr;  // the GPU itself where it is not divided
+  void* instance_ = nullptr;  // the GPU itself if it is not divided
   void* gpu_ = nullptr;
-  void* events_ = nullptr;  // null: Xid errors are not told
+  void* events_ = nullptr;  // null: Xid errors are not reported
   int64_t xid_errors_ = 0;
   std::optional<int64_t> last_xid_;
 };

@@ -39,8 +39,7 @@ double OpenFds() {
   return count - 1;  // without the directory's own descriptor
 }
 
-// The fields of /proc/self/stat after the program's name, which may contain any character. proc(5)
-// numbers them from 3; the first is a letter.
+// Returns the fields of /proc/self/stat after the program's name, which may contain any character.
 std::vector<double> StatFields() {
   const std::string stat = ReadSmallFile("/proc/self/stat");
   const size_t name_end = stat.rfind(')');

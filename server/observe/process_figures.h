@@ -1,4 +1,4 @@
-// Figures of the operating system about this process.
+// Reads the operating system's numbers about this process.
 #ifndef TLM_SERVER_OBSERVE_PROCESS_FIGURES_H_
 #define TLM_SERVER_OBSERVE_PROCESS_FIGURES_H_
 
@@ -14,7 +14,7 @@ struct ProcessFigures {
   double start_time = 0;  // Unix time, seconds
 };
 
-// Reads /proc; figures that cannot be read are 0. Thread-safe.
+// Reads /proc; numbers that cannot be read are 0. Thread-safe.
 ProcessFigures ReadProcessFigures();
 
 }  // namespace tlm

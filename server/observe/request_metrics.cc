@@ -3,7 +3,7 @@
 namespace tlm {
 namespace {
 
-// In vLLM's terms.
+// Returns the finish reason in vLLM's terms.
 std::string_view FinishedReason(const CallSummary& call) {
   switch (call.code) {
     case absl::StatusCode::kOk:

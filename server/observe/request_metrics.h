@@ -1,4 +1,4 @@
-// Latencies and sizes of requests: as vLLM measures them, and in finer buckets.
+// Records latencies and sizes of requests, in vLLM's buckets and in finer ones.
 #ifndef TLM_SERVER_OBSERVE_REQUEST_METRICS_H_
 #define TLM_SERVER_OBSERVE_REQUEST_METRICS_H_
 
@@ -15,15 +15,16 @@
 
 namespace tlm {
 
-// The values of the label `tenant`, a bounded number: each costs memory here and in the time-series
-// database. Thread-safe.
+// Limits the values of the label `tenant`: each costs memory here and in the time-series database.
+// Thread-safe.
 class TenantLabels {
  public:
   static constexpr size_t kMaxTenants = 256;
   static constexpr std::string_view kNoTenant = "-";    // calls without a tenant
   static constexpr std::string_view kOthers = "other";  // for tenants beyond the first kMaxTenants
 
-  // `tenant` itself for the first kMaxTenants distinct ones. The result lives as long as this.
+  // Returns `tenant` for the first kMaxTenants distinct ones. The result lives as long as this
+  // object.
   std::string_view For(std::string_view tenant) {
     if (tenant.empty()) return kNoTenant;
     MutexLock lock(&mutex_);
@@ -41,7 +42,7 @@ class TenantLabels {
 // Thread-safe.
 class RequestMetrics {
  public:
-  // For the model of this name and context; `families` must outlive this.
+  // `model_name` and `max_context` are the model's; `families` must outlive this object.
   RequestMetrics(MetricFamilies& families, std::string_view model_name, int64_t max_context);
 
   // `time` is from the arrival of a Generate call to its first token.
@@ -61,9 +62,9 @@ class RequestMetrics {
     }
   };
 
-  // vLLM's histogram of this name, in its buckets for requests.
+  // Returns the histogram of vLLM with this name, in vLLM's buckets for requests.
   prometheus::Histogram& Times(std::string_view name);
-  // Our histogram of this name, in LatencyBuckets.
+  // Returns the project's own histogram with this name, in LatencyBuckets.
   prometheus::Histogram& Fine(std::string_view name);
 
   MetricFamilies& families_;

@@ -1,4 +1,4 @@
-// Samples computed at every scrape from the state of other components.
+// Makes the samples that every scrape computes from the state of other components.
 #ifndef TLM_SERVER_OBSERVE_SCRAPED_H_
 #define TLM_SERVER_OBSERVE_SCRAPED_H_
 

@@ -1,4 +1,4 @@
-// The life cycle state of the process, for health, probes and metrics.
+// Holds the life cycle state of the process, for health, probes and metrics.
 #ifndef TLM_SERVER_OBSERVE_SERVER_STATE_H_
 #define TLM_SERVER_OBSERVE_SERVER_STATE_H_
 
@@ -35,7 +35,7 @@ inline std::string_view LifeStateName(LifeState state) {
 class ServerState {
  public:
   LifeState Get() const { return state_.load(); }
-  // Later states stay: Set(kServing) while draining changes nothing.
+  // Later states win: Set(kServing) while draining changes nothing.
   void Set(LifeState state) {
     LifeState now = state_.load();
     while ((now < LifeState::kDraining || state > now) &&

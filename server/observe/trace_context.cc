@@ -21,7 +21,7 @@ uint64_t NonZero(const std::function<uint64_t()>& random) {
   return bits;
 }
 
-// version "-" trace-id "-" parent-id "-" flags, and in future versions "-" and more.
+// Parses version "-" trace-id "-" parent-id "-" flags; future versions may add "-" and more.
 constexpr size_t kHeaderBytes = 55;
 
 bool IsWellFormed(std::string_view header) {

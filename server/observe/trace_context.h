@@ -1,4 +1,5 @@
-// The trace of a call by W3C Trace Context (https://www.w3.org/TR/trace-context/, level 2).
+// Reads and writes the trace of a call by W3C Trace Context (https://www.w3.org/TR/trace-context/,
+// level 2).
 #ifndef TLM_SERVER_OBSERVE_TRACE_CONTEXT_H_
 #define TLM_SERVER_OBSERVE_TRACE_CONTEXT_H_
 
@@ -17,17 +18,18 @@ struct TraceContext {
   bool sampled = false;
   std::string tracestate;  // the caller's, unchanged
 
-  // The `traceparent` header with this span as the parent.
+  // Returns the `traceparent` header with this span as the parent.
   std::string Traceparent() const;
 };
 
-// The trace of the header `traceparent`, with a new span for this call from `random`; if the header
-// is empty or malformed, a new trace that is not sampled, as the recommendation requires.
+// Returns the trace of the header `traceparent`, with a new span for this call from `random`. If
+// the header is empty or malformed, a new trace that is not sampled, as the recommendation
+// requires.
 TraceContext TraceContextFrom(std::string_view traceparent,
                               const std::function<uint64_t()>& random);
 
-// The header `tracestate` joined from its parts in the order of arrival. Empty if the result
-// exceeds kMaxTracestateBytes or is not printable ASCII; the recommendation permits dropping it.
+// Joins the header `tracestate` from its parts in order of arrival. Empty if the result exceeds
+// kMaxTracestateBytes or is not printable ASCII; the recommendation permits dropping it.
 inline constexpr size_t kMaxTracestateBytes = 512;
 std::string JoinTracestate(std::span<const std::string_view> parts);
 

@@ -16,17 +16,17 @@
 namespace tlm {
 namespace {
 
-// For the last statuses to reach clients once the calls have ended, and for what counts as no call:
-// health watches and the like.
+// Time for the last statuses to reach clients after the calls have ended, and for requests that are
+// not calls, such as health watches.
 constexpr absl::Duration kShutdownGrace = absl::Seconds(1);
-// What waits for the step that runs has been told its end; one that takes longer than this may
-// never end, and the process need not wait for it.
+// Waiters for the running step have received their end by then. A step that takes longer than this
+// may never end, and the process need not wait for it.
 constexpr absl::Duration kEngineStopLimit = absl::Seconds(10);
-// gRPC closes connections between two reads of them, however long it is busy with one.
+// gRPC closes connections only between two reads of them, however long it is busy with one.
 constexpr absl::Duration kCloseLimit = absl::Seconds(10);
-// For the spans of the last calls to reach the collector.
+// Time for the spans of the last calls to reach the collector.
 constexpr absl::Duration kTracesLimit = absl::Seconds(3);
-// Calls that are being read out slowly hold no engine slot: let some of them come on top.
+// Calls whose results are read slowly occupy no engine slot, so some more calls are admitted.
 constexpr int64_t kExtraCalls = 1024;
 
 AdmissionLimits AdmissionLimitsFor(const RequestLimits& served) {
@@ -36,7 +36,7 @@ AdmissionLimits AdmissionLimitsFor(const RequestLimits& served) {
   return limits;
 }
 
-// Growth counts from now on.
+// The returned function trims the heap when it has grown since this call.
 std::function<void()> TrimHeapAfterStorms() {
   HeapTrimmer trimmer;
   trimmer.ShouldTrim(FreeHeapBytes());
@@ -45,8 +45,8 @@ std::function<void()> TrimHeapAfterStorms() {
   };
 }
 
-// Seeded by the operating system, so that seeds and ids of replicas never coincide; a generator a
-// thread, as asking the system each time costs a call more than all the rest of its refusal.
+// Seeded by the operating system, so that seeds and ids of replicas never coincide. Each thread has
+// a generator, because asking the system each time costs more than all the rest of a refused call.
 uint64_t RandomBits() {
   thread_local absl::BitGen generator;
   return generator();
@@ -67,7 +67,7 @@ App::~App() {
 absl::StatusOr<std::unique_ptr<App>> App::Open(const ServerOptions& options,
                                                ShutdownRequest& shutdown) {
   RouteGrpcLog();
-  // The distribution's library looks for deadlocks at every lock that gRPC takes.
+  // The distribution's library would look for deadlocks at every lock that gRPC takes.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   std::unique_ptr<App> app(new App(options, shutdown));
   TLM_RETURN_IF_ERROR(app->OpenPorts());
@@ -168,12 +168,14 @@ void App::Withdraw() {
 }
 
 void App::Drain(absl::Duration timeout) {
-  // Before the clients are told to go: what comes in between is refused with a reason.
+  // Drains before the clients are told to leave, so that calls in between are refused with a
+  // reason.
   admission_->Drain();
   server_->Withdraw();
   spdlog::info("draining: {} calls active, at most {}", admission_->active_calls(),
                absl::FormatDuration(timeout));
-  // Calls rather than the engine: a Forward call queues its sequences one after the other.
+  // Waits for calls and not for the engine, because a Forward call queues its sequences one after
+  // the other.
   if (!admission_->WaitUntilEmpty(timeout)) {
     spdlog::warn("drain cut short: {} calls end with UNAVAILABLE", admission_->active_calls());
   }

@@ -1,4 +1,4 @@
-// The whole server: model, engine, admission, gRPC.
+// Assembles the whole server: model, engine, admission, gRPC.
 #ifndef TLM_SERVER_PROCESS_APP_H_
 #define TLM_SERVER_PROCESS_APP_H_
 
@@ -32,14 +32,14 @@
 
 namespace tlm {
 
-// starting -> Load() -> Serve() -> serving -> Withdraw() -> Drain() -> stopped. Not thread-safe but
-// for SkipDrain() and active_calls().
+// starting -> Load() -> Serve() -> serving -> Withdraw() -> Drain() -> stopped. Not thread-safe,
+// except for SkipDrain() and active_calls().
 class App {
  public:
-  // Binds all ports. The admin port and the metrics port answer at once; the data port refuses
-  // connections until Serve(), or, with options.service.listen_while_loading, answers NOT_SERVING
-  // and ends calls with UNAVAILABLE, reason STARTING. The Admin service requests the shutdown from
-  // `shutdown`, which outlives the app as `options` does. Every error, here and of Load, is one
+  // Binds all ports. The admin port and the metrics port answer at once. The data port refuses
+  // connections until Serve(); with options.service.listen_while_loading it answers NOT_SERVING and
+  // ends calls with UNAVAILABLE, reason STARTING. The Admin service requests the shutdown from
+  // `shutdown`. `shutdown` and `options` outlive the app. Every error, here and of Load, is one
   // line that says what to change.
   static absl::StatusOr<std::unique_ptr<App>> Open(const ServerOptions& options,
                                                    ShutdownRequest& shutdown);
@@ -48,30 +48,30 @@ class App {
 
   // The data port.
   GrpcListener& data_port() { return server_->listener(); }
-  // 0 without that port.
+  // Each is 0 without that port.
   int admin_port() const { return admin_ == nullptr ? 0 : admin_->listener().port(); }
   int metrics_port() const { return metrics_server_ == nullptr ? 0 : metrics_server_->port(); }
 
   // Loads the model and starts the engine.
   absl::Status Load();
-  // Once loaded: accepts calls from now on; health is SERVING while the engine is healthy.
+  // Call once loaded: accepts calls from now on; health is SERVING while the engine is healthy.
   // FAILED_PRECONDITION when the port cannot be opened. While the engine is healthy, `healthy` is
   // called on another thread at least every `health_interval`.
   absl::Status Serve(absl::Duration health_interval, std::function<void()> healthy);
 
-  // Once loaded.
+  // Call once loaded.
   const ServedModel& served() const { return loaded_->served; }
-  // The backend and the reason for it, in one line for display.
+  // Returns the backend and the reason for it, in one line for display.
   const std::string& backend_reason() const { return loaded_->backend_reason; }
   int64_t active_calls() const { return admission_->active_calls(); }
 
-  // Health is NOT_SERVING for good; calls are still accepted.
+  // Sets health to NOT_SERVING for good; calls are still accepted.
   void Withdraw();
-  // Refuses new calls; clients reconnect elsewhere. Running calls have `timeout`; then they end
-  // with UNAVAILABLE, reason DRAINING. Returns when no call is left; the admin port and the metrics
-  // port answer until then. Withdraw() first.
+  // Refuses new calls; clients reconnect elsewhere. Running calls get `timeout`; then they end with
+  // UNAVAILABLE, reason DRAINING. Returns when no call is left; the admin port and the metrics port
+  // answer until then. Call Withdraw() first.
   void Drain(absl::Duration timeout);
-  // Ends a Drain at once, present or future. From any thread; does not block.
+  // Ends a Drain at once, present or future. Callable from any thread; does not block.
   void SkipDrain() { admission_->Interrupt(); }
 
  private:
@@ -86,7 +86,7 @@ class App {
   std::unique_ptr<Credentials> credentials_;
   std::unique_ptr<MetricsServer> metrics_server_;  // null without a metrics port
   std::unique_ptr<OtlpExporter> traces_;           // null without a collector
-  std::unique_ptr<GpuMonitor> gpu_;                // null without a metrics port, and on a CPU
+  std::unique_ptr<GpuMonitor> gpu_;                // null without a metrics port, or on a CPU
   CallRegistry calls_;
   TextPools texts_;
   std::optional<LoadedModel> loaded_;
@@ -96,7 +96,7 @@ class App {
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<ZmqPublisher> kv_events_;  // null without an endpoint
   std::optional<LoadReporter> load_;
-  // Their calls use all of the above.
+  // The calls of these use all members above.
   std::unique_ptr<RpcServer> server_;
   std::unique_ptr<AdminServer> admin_;  // null without an admin port
   std::optional<HealthMonitor> monitor_;

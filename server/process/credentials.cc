@@ -12,7 +12,7 @@ namespace {
 
 constexpr absl::Duration kInterval = absl::Seconds(1);
 
-// Says whether new content took effect; logs what is wrong, and once that it no longer is.
+// Returns whether new content took effect; logs a fault, and once that it is over.
 bool Took(const absl::StatusOr<bool>& reloaded, const char* what, std::string& fault) {
   if (!reloaded.ok()) {
     std::string message(reloaded.status().message());
@@ -26,7 +26,7 @@ bool Took(const absl::StatusOr<bool>& reloaded, const char* what, std::string& f
   return *reloaded;
 }
 
-// Warns of options that may have been forgotten.
+// Warns when options may have been forgotten.
 void WarnOffLoopback(const ServiceOptions& options) {
   if (IsLoopback(options.host) && IsLoopback(options.admin_host)) return;
   if (!options.credentials_required()) {
@@ -87,7 +87,7 @@ void Credentials::TellTls() const {
 void Credentials::RefreshKeys() {
   const std::string before = keys_fault_;
   const bool took = Took(keys_->Reload(), "API keys", keys_fault_);
-  // Keys expire without any change of the file.
+  // Counts every time: keys expire without any change of the file.
   const int64_t accepted = keys_->CountAccepted();
   metrics_.SetApiKeys(accepted);
   if (took) spdlog::info("API keys: reloaded, {} valid", accepted);

@@ -1,4 +1,5 @@
-// The credentials of this server and of its callers, kept up to date.
+// Holds the credentials of this server and of its callers, and reloads them when their files
+// change.
 #ifndef TLM_SERVER_PROCESS_CREDENTIALS_H_
 #define TLM_SERVER_PROCESS_CREDENTIALS_H_
 
@@ -17,17 +18,17 @@
 
 namespace tlm {
 
-// Certificates and API keys of the options. Their files are checked once a second. A valid change
-// takes effect; an invalid one is logged, and the old content stays in effect. Thread-safe.
+// The certificates and API keys of the options. Their files are checked once a second. A valid
+// change takes effect; an invalid one is logged, and the old content stays in effect. Thread-safe.
 class Credentials {
  public:
-  // Every error is one line that names file and fault. `metrics` and `clock` outlive the object,
+  // Every error is one line that names file and fault. `metrics` and `clock` outlive this object,
   // which outlives all ports.
   static absl::StatusOr<std::unique_ptr<Credentials>> Load(const ServiceOptions& options,
                                                            Metrics& metrics, Clock& clock);
 
   const Authenticator& authenticator() const { return *authenticator_; }
-  // Null: no TLS.
+  // Returns null without TLS.
   const TlsCertificates* tls() const { return tls_.get(); }
 
  private:
@@ -43,10 +44,10 @@ class Credentials {
   std::unique_ptr<TlsCertificates> tls_;
   std::unique_ptr<Authenticator> authenticator_;
   KeyFileAuthenticator* keys_ = nullptr;  // authenticator_, if there is a key file
-  // What was logged last, so that one fault is one line; the heartbeat's.
+  // The faults logged last, so that one fault gives one line; used by the heartbeat's thread.
   std::string tls_fault_;
   std::string keys_fault_;
-  std::optional<Heartbeat> heartbeat_;  // last: uses the others
+  std::optional<Heartbeat> heartbeat_;  // last: uses the other members
 };
 
 }  // namespace tlm

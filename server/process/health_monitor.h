@@ -14,19 +14,19 @@
 
 namespace tlm {
 
-// One failed step ends its requests and says little about the next. A replica that fails this many
-// in a row would attract retries, as it answers fastest, and fail them, too.
+// One failed step ends its requests and says little about the next step. A replica that fails this
+// many steps in a row would attract retries, because it answers fastest, and make them fail too.
 inline constexpr int64_t kPersistentFaults = 3;
 
-// OK, or why the engine is unhealthy: its last kPersistentFaults steps failed, the device is lost
-// (errors.h), or it has had work for longer than `stall_timeout` without
-// finishing a step. A long prefill is many steps.
+// Returns OK, or why the engine is unhealthy: its last kPersistentFaults steps failed, the device
+// is lost (errors.h), or it has had work for longer than `stall_timeout` without finishing a step.
+// A long prefill is many steps.
 absl::Status EngineHealth(const EngineStats& stats, absl::Time now, absl::Duration stall_timeout);
 
 // Called on the monitor's thread, one at a time.
 struct HealthReports {
   std::function<void(bool serving)> changed;
-  std::function<void()> healthy;  // at every poll that finds it healthy; may be null
+  std::function<void()> healthy;  // at every poll that finds the engine healthy; may be null
   std::function<void()> polled;   // at every poll; may be null
 };
 
@@ -37,14 +37,14 @@ class HealthMonitor {
   // Short enough for health checks, and for a watchdog with at least twice this timeout.
   static constexpr absl::Duration kInterval = absl::Seconds(1);
 
-  // Reports that it serves, on this thread, then polls every `interval` on its own thread. The
-  // arguments outlive the monitor.
+  // Reports on this thread that the server serves, then polls every `interval` on its own thread.
+  // The arguments outlive the monitor.
   HealthMonitor(Engine& engine, Clock& clock, absl::Duration stall_timeout, absl::Duration interval,
                 HealthReports reports);
-  // Stop()s.
+  // Calls Stop().
   ~HealthMonitor();
 
-  // Joins the thread and reports, for the last time, that it does not serve. Idempotent.
+  // Joins the thread and reports, for the last time, that the server does not serve. Idempotent.
   void Stop();
 
  private:
@@ -58,7 +58,7 @@ class HealthMonitor {
   Mutex mutex_;
   CondVar stop_asked_;
   bool stopping_ TLM_GUARDED_BY(mutex_) = false;
-  std::thread thread_;  // last: uses the others
+  std::thread thread_;  // last: it uses the other members
 };
 
 }  // namespace tlm

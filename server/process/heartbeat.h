@@ -1,4 +1,4 @@
-// A function that is called periodically.
+// Calls a function periodically.
 #ifndef TLM_SERVER_PROCESS_HEARTBEAT_H_
 #define TLM_SERVER_PROCESS_HEARTBEAT_H_
 
@@ -12,7 +12,7 @@ namespace tlm {
 
 class Heartbeat {
  public:
-  // Calls `beat` now and every `interval` until the object dies, on a thread of its own.
+  // Calls `beat` now and every `interval` until this object is destroyed, on its own thread.
   Heartbeat(absl::Duration interval, std::function<void()> beat);
   ~Heartbeat();
   Heartbeat(const Heartbeat&) = delete;
@@ -26,7 +26,7 @@ class Heartbeat {
   Mutex mutex_;
   CondVar stop_asked_;
   bool stopping_ TLM_GUARDED_BY(mutex_) = false;
-  std::thread thread_;  // last: uses the others
+  std::thread thread_;  // last: it uses the other members
 };
 
 }  // namespace tlm

@@ -27,17 +27,17 @@
 namespace tlm {
 namespace {
 
-// How often the service manager is notified of progress while the server starts or stops, and how
-// far each notification extends its timeout.
+// The interval at which the service manager is notified of progress while the server starts or
+// stops, and the time by which each notification extends its timeout.
 constexpr absl::Duration kNotifyInterval = absl::Seconds(5);
 constexpr absl::Duration kNotifyTimeout = absl::Seconds(30);
-// At the end of the grace: for handshakes in progress, and then for the first call of a new
+// Pauses at the end of the grace: for handshakes in progress, and then for the first call of a new
 // connection, which a balancer would not repeat on another replica.
 constexpr absl::Duration kConnectTime = absl::Milliseconds(20);
 constexpr absl::Duration kSettleTime = absl::Milliseconds(500);
 
-// Every check that needs neither a port nor the weights, so that a busy port or a long load does
-// not delay the report of a fault.
+// Makes every check that needs neither a port nor the weights, so that a busy port or a long load
+// does not delay the report of a fault.
 absl::Status CheckStart(const ServerOptions& options) {
   const ServiceOptions& service = options.service;
   TLM_RETURN_IF_ERROR(PortFile::Check("port_file", service.port_file));
@@ -59,13 +59,13 @@ absl::Status Load(App& app) {
   return app.Load();
 }
 
-// At least twice per interval of the service manager's watchdog.
+// At least two polls per interval of the service manager's watchdog.
 absl::Duration HealthInterval() {
   return std::min(HealthMonitor::kInterval,
                   WatchdogTimeout().value_or(absl::InfiniteDuration()) / 2);
 }
 
-// Logs that calls are answered now, and where; tells the service manager.
+// Logs that calls are answered from now on, and where; notifies the service manager.
 void Announce(App& app, const ServiceOptions& service) {
   if (service.admin_port.has_value()) {
     spdlog::info("admin on {}:{}", service.admin_host, app.admin_port());
@@ -126,7 +126,7 @@ absl::Status RunServer(const ServerOptions& options) {
   });
   TLM_RETURN_IF_ERROR(written);
   if (const absl::Status loaded = Load(*app); !loaded.ok()) {
-    // gRPC 1.51 waits forever for a thread that the system refused: the process ends without it.
+    // The process ends without gRPC 1.51, which waits forever for a thread that the system refused.
     [[maybe_unused]] static App* const abandoned = app.release();
     return loaded;
   }

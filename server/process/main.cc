@@ -22,8 +22,7 @@ int Fail(const absl::Status& status, int exit_status) {
 TLM_OPEN_STANDARD_DESCRIPTORS_FIRST;
 
 int main(int argc, char** argv) {
-  // A log that has reached the limit of its size (ulimit -f) is an error of its write, not a reason
-  // to die.
+  // At the size limit of a log (ulimit -f), the write must fail instead of ending the process.
   std::signal(SIGXFSZ, SIG_IGN);
   tlm::SetUpAllocator();
   absl::StatusOr<tlm::ServerOptions> options = tlm::ParseOptions(argc, argv);
@@ -42,5 +41,5 @@ int main(int argc, char** argv) {
   const absl::Status status = tlm::RunServer(*options);
   tlm::DropGrpcLog();
   if (status.ok()) return EXIT_SUCCESS;
-  std::_Exit(Fail(status, tlm::kExitFailure));  // threads of what was begun may still run
+  std::_Exit(Fail(status, tlm::kExitFailure));  // threads that were started may still run
 }

@@ -1,4 +1,4 @@
-// The properties of the model in the metrics' labels.
+// Makes the model's properties for the labels of metrics.
 #ifndef TLM_SERVER_PROCESS_MODEL_FACTS_H_
 #define TLM_SERVER_PROCESS_MODEL_FACTS_H_
 
@@ -7,7 +7,7 @@
 
 namespace tlm {
 
-// For Metrics::SetModel.
+// Returns the argument of Metrics::SetModel.
 ModelFacts FactsOf(const ServedModel& served);
 
 }  // namespace tlm

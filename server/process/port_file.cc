@@ -26,7 +26,7 @@ absl::Status CannotWrite(std::string_view flag, const std::string& path) {
   return FailedPrecondition("--{}: {} cannot be written: {}", flag, path, std::strerror(errno));
 }
 
-// What an earlier server left, or mktemp made.
+// Returns whether an earlier server left the file, or mktemp made it.
 bool IsPortFile(const std::string& path) {
   const absl::StatusOr<std::string> text = ReadFile(path, kMaxBytes);
   return text.ok() && (text->empty() || text->back() == '\n') &&
@@ -56,7 +56,7 @@ absl::StatusOr<PortFile> PortFile::Create(std::string_view flag, const std::stri
   TLM_RETURN_IF_ERROR(Check(flag, path));
   if (path.empty()) return PortFile("");
   const std::string draft = fmt::format("{}.{}", path, getpid());
-  unlink(draft.c_str());  // of a killed server that had the same id
+  unlink(draft.c_str());  // left by a killed server with the same id
   const Descriptor file(open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (file.get() < 0) return CannotWrite(flag, path);
   const std::string text = fmt::format("{}\n", port);
@@ -80,7 +80,7 @@ PortFile::PortFile(PortFile&& other) noexcept
 void PortFile::Remove() const {
   if (path_.empty()) return;
   struct stat there;
-  // The text as well: the number of an inode that is gone is given again.
+  // Compares the text too: the number of a removed inode is used again.
   const bool own = lstat(path_.c_str(), &there) == 0 && S_ISREG(there.st_mode) &&
                    there.st_ino == inode_ && ReadFile(path_, kMaxBytes).value_or("") == text_;
   if (own) unlink(path_.c_str());

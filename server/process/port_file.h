@@ -12,23 +12,24 @@
 
 namespace tlm {
 
-// The file exists as long as the object, unless another server replaces it. Move-only.
+// The file exists as long as this object, unless another server replaces it. Move-only.
 class PortFile {
  public:
-  // OK if there is no file, or one that Create() may replace: a regular file, no link, empty or
-  // with a port number. FAILED_PRECONDITION names flag and path. An empty path is OK.
+  // Returns OK if there is no file, or a file that Create() may replace: a regular file, not a
+  // link, that is empty or contains a port number. FAILED_PRECONDITION names flag and path. An
+  // empty path is OK.
   static absl::Status Check(std::string_view flag, const std::string& path);
 
   // Writes the number and a line feed to another file and renames it, so that readers never see a
-  // part. An empty path makes no file. FAILED_PRECONDITION as Check(), or with the system's reason;
-  // then no file is left behind.
+  // part. An empty path makes no file. FAILED_PRECONDITION as from Check(), or with the system's
+  // reason; no file is left then.
   static absl::StatusOr<PortFile> Create(std::string_view flag, const std::string& path, int port);
 
   PortFile(PortFile&& other) noexcept;
   PortFile& operator=(PortFile&& other) = delete;
   ~PortFile() { Remove(); }
 
-  // Removes the file if it is still the one that Create() made. From any thread.
+  // Removes the file if it is still the one that Create() made. Callable from any thread.
   void Remove() const;
 
  private:

@@ -1,5 +1,6 @@
-// Notifications for the service manager, systemd or another one that listens at $NOTIFY_SOCKET
-// (sd_notify(3)). No effect without one. Thread-safe. Texts are one line, for `systemctl status`.
+// Notifies the service manager, systemd or another one that listens at $NOTIFY_SOCKET
+// (sd_notify(3)). Has no effect without one. Thread-safe. Texts are one line, for `systemctl
+// status`.
 #ifndef TLM_SERVER_PROCESS_SERVICE_MANAGER_H_
 #define TLM_SERVER_PROCESS_SERVICE_MANAGER_H_
 
@@ -10,16 +11,16 @@
 
 namespace tlm {
 
-// The start or the shutdown makes progress, described by `text`; extends the manager's timeout by
-// `time`, within which the next call comes.
+// Reports progress of the start or the shutdown, described by `text`. Extends the manager's timeout
+// by `time`; the next call must come within that.
 void NotifyProgress(std::string_view text, absl::Duration time);
-// The server serves.
+// Reports that the server serves.
 void NotifyReady(std::string_view text);
-// The server is about to end.
+// Reports that the server is about to end.
 void NotifyStopping(std::string_view text);
-// The server is healthy; feeds the manager's watchdog.
+// Reports that the server is healthy, for the manager's watchdog.
 void NotifyAlive();
-// The timeout of the manager's watchdog; none without a watchdog.
+// Returns the timeout of the manager's watchdog; nullopt without a watchdog.
 std::optional<absl::Duration> WatchdogTimeout();
 
 }  // namespace tlm

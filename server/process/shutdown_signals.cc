@@ -33,7 +33,8 @@ bool HasTerminal() {
   return terminal.get() >= 0;
 }
 
-// Condition variables take the steady clock's nanoseconds: keep far-away times within them.
+// Condition variables take nanoseconds of the steady clock; this limit keeps long times within
+// them.
 constexpr absl::Duration kLongestWait = absl::Hours(24 * 365);
 
 }  // namespace
@@ -42,7 +43,7 @@ ShutdownSignals::ShutdownSignals(ShutdownRequest& shutdown)
     : shutdown_(shutdown), has_terminal_(HasTerminal()) {
   const sigset_t signals = TerminationSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  // A reader that went away is an error of its write, not a reason to die.
+  // When a reader has gone away, the write must fail instead of ending the process.
   signal(SIGPIPE, SIG_IGN);
   thread_ = std::thread([this] { Run(); });
 }
@@ -88,7 +89,7 @@ void ShutdownSignals::Run() {
     } else if (signal == SIGTERM) {
       Count("SIGTERM", /*has_balancer=*/true);
     } else {
-      // Ctrl-C: an interactive server has no balancer to wait for.
+      // After Ctrl-C there is no balancer to wait for: the server is used interactively.
       Count(signal == SIGINT ? "SIGINT" : "SIGHUP", /*has_balancer=*/false);
     }
   }

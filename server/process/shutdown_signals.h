@@ -1,4 +1,4 @@
-// SIGTERM, SIGINT and SIGHUP as events instead of interruptions.
+// Turns SIGTERM, SIGINT and SIGHUP into events, without interruptions.
 #ifndef TLM_SERVER_PROCESS_SHUTDOWN_SIGNALS_H_
 #define TLM_SERVER_PROCESS_SHUTDOWN_SIGNALS_H_
 
@@ -13,27 +13,27 @@
 
 namespace tlm {
 
-// SIGHUP counts as SIGINT in a process with a terminal, which was closed. Without a terminal it
-// asks for a reload, which the server does by itself, so it is only logged. One object per process,
-// made before any other thread. Thread-safe.
+// SIGHUP counts as SIGINT in a process with a terminal, because the terminal was closed. Without a
+// terminal it asks for a reload, which the server does by itself, so it is only logged. Make one
+// object per process, before any other thread. Thread-safe.
 class ShutdownSignals {
  public:
   // Blocks the signals in this thread and in threads that it starts later, and starts the thread
   // that waits for them. Until ExpectShutdown() a signal ends the process at once with status 0:
-  // while the model is loaded there is no work to finish. `shutdown` outlives the object.
+  // while the model is loaded there is no work to finish. `shutdown` outlives this object.
   explicit ShutdownSignals(ShutdownRequest& shutdown);
   // Ends the thread; the signals stay blocked.
   ~ShutdownSignals();
   ShutdownSignals(const ShutdownSignals&) = delete;
   ShutdownSignals& operator=(const ShutdownSignals&) = delete;
 
-  // Calls `prepare` now, and what it returns on the signal thread before a signal ends the process
-  // while it starts. No signal ends it in between.
+  // Calls `prepare` now, and calls the function it returns on the signal thread before a signal
+  // ends the starting process. No signal ends it in between.
   void BeforeEarlyEnd(absl::FunctionRef<std::function<void()>()> prepare);
   // From now on the first signal requests the shutdown instead of ending the process.
   void ExpectShutdown();
-  // Calls `on_second` on the signal thread at the second signal, or now if it has come. Must not
-  // block.
+  // Calls `on_second` on the signal thread at the second signal, or now if that signal has come.
+  // Must not block.
   void OnSecond(std::function<void()> on_second);
 
  private:
@@ -48,15 +48,15 @@ class ShutdownSignals {
   int count_ TLM_GUARDED_BY(mutex_) = 0;
   std::function<void()> clean_up_ TLM_GUARDED_BY(mutex_);
   std::function<void()> on_second_ TLM_GUARDED_BY(mutex_);
-  std::thread thread_;  // last: uses the others
+  std::thread thread_;  // last: it uses the other members
 };
 
 // Ends the process with kExitForced, without destructors, unless this object is destroyed within
-// `limit`: a step on a device that hangs cannot be interrupted, nor can gRPC while it is busy with
-// a connection.
+// `limit`: a hanging step on a device cannot be interrupted, nor can gRPC while it is busy with a
+// connection.
 class ShutdownWatchdog {
  public:
-  // `what` is the reason in the log: "the engine has not stopped". It outlives the object.
+  // `what` is the reason in the log: "the engine has not stopped". It outlives this object.
   ShutdownWatchdog(std::string_view what, absl::Duration limit);
   ~ShutdownWatchdog();
   ShutdownWatchdog(const ShutdownWatchdog&) = delete;
@@ -70,7 +70,7 @@ class ShutdownWatchdog {
   Mutex mutex_;
   CondVar changed_;
   bool averted_ TLM_GUARDED_BY(mutex_) = false;
-  std::thread thread_;  // last: uses the others
+  std::thread thread_;  // last: it uses the other members
 };
 
 }  // namespace tlm

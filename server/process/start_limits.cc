@@ -37,7 +37,7 @@ constexpr std::string_view kTooFewThreads =
 struct sigaction former_abort;
 std::terminate_handler former_terminate = nullptr;
 
-// Only what a signal handler may call.
+// Uses only functions that a signal handler may call.
 [[noreturn]] void EndWith(std::string_view line) {
   const bool heard = write(STDERR_FILENO, line.data(), line.size()) >= 0;
   std::_Exit(heard ? kExitFailure : kExitUnheard);
@@ -56,7 +56,7 @@ void OnTerminate() {
   std::abort();
 }
 
-// gRPC aborts without a word when it gets no memory.
+// gRPC aborts without a message when it gets no memory.
 void OnAbort(int) {
   constexpr size_t kStackBytes = size_t{8} << 20;
   void* const memory =
@@ -65,7 +65,7 @@ void OnAbort(int) {
   sigaction(SIGABRT, &former_abort, nullptr);  // returns into abort(), which raises it again
 }
 
-// What libraries take at their start. gRPC 1.51 hangs where it is refused some of it.
+// Memory that libraries take when they start. gRPC 1.51 hangs when it is refused some of it.
 constexpr size_t kBytesBesidesThreads = size_t{128} << 20;
 
 bool CanMap(size_t bytes) {
@@ -74,9 +74,9 @@ bool CanMap(size_t bytes) {
   return memory != MAP_FAILED && munmap(memory, bytes) == 0;
 }
 
-// Model files, sockets and events, a GPU's included, and some to spare.
+// Model files, sockets and events, including those of a GPU, and some spare ones.
 constexpr int64_t kOwnDescriptors = 1024;
-// Of a server with one port and a few connections.
+// The need of a server with one port and a few connections.
 constexpr rlim_t kMinDescriptors = 32;
 
 }  // namespace
@@ -85,7 +85,7 @@ absl::Status RaiseDescriptorLimit(int64_t max_connections) {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return absl::OkStatus();
   const auto needed = static_cast<rlim_t>(max_connections + kOwnDescriptors);
-  // Only up to what is needed: the largest limits are in the millions.
+  // Raises it only as far as needed: the largest limits are in the millions.
   if (limit.rlim_cur < needed) {
     limit.rlim_cur = std::min(needed, limit.rlim_max);
     setrlimit(RLIMIT_NOFILE, &limit);
@@ -102,16 +102,16 @@ absl::Status RaiseDescriptorLimit(int64_t max_connections) {
 }
 
 int ThreadsNeeded(const ServerOptions& options) {
-  // README.md, "Threads": those of a drain, without the ones below.
+  // See "Threads" in README.md: the threads during a drain, without the ones added below.
   constexpr int kOwn = 7 + TextPools::kMinThreads + ConstraintCompilerOptions::kThreads;
-  constexpr int kOfGrpc = 7;  // besides those that complete calls
+  constexpr int kOfGrpc = 7;  // without the threads that complete calls
   const int processors = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   const int completions = std::clamp(processors / 2, 2, 16) + std::clamp(processors, 2, 16);
   const int computing = (options.threads > 0 ? options.threads : DefaultThreads()) - 1;
-  constexpr int kOfZmq = 3;  // with the publisher's
+  constexpr int kOfZmq = 3;  // the publisher's included
   return kOwn + kOfGrpc + completions + MaskPool::Threads() +
          (options.backend == BackendKind::kCuda ? 0 : computing) +
-         (options.draft_model.empty() ? 0 : 1) +  // pages of its keys and values
+         (options.draft_model.empty() ? 0 : 1) +  // for the pages of its keys and values
          (options.service.metrics_port.has_value() ? MetricsServer::kAllThreads : 0) +
          (options.service.kv_events.endpoint.empty() ? 0 : kOfZmq) +
          (options.service.otlp.endpoint.empty() ? 0 : 1);

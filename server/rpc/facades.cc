@@ -26,7 +26,7 @@ struct Row {
   std::string_view name;                   // in --facades
   std::vector<std::string_view> services;  // full names
   std::unique_ptr<Facade> (*make)(const CallServices& services, const RpcGate& gate);
-  bool kv_events = false;  // streams those of the prefix cache
+  bool kv_events = false;  // streams the events of the prefix cache
 };
 
 const std::vector<Row>& Facades() {
@@ -49,7 +49,7 @@ const Row* RowOf(std::string_view name) {
   return row == Facades().end() ? nullptr : &*row;
 }
 
-// Of `services`, "SERVICE/CALL" of the first one that has the call; empty: none has.
+// "SERVICE/CALL" of the first of `services` that has the call; empty if none has it.
 std::string MethodOf(const std::vector<std::string_view>& services, std::string_view call) {
   for (const std::string_view service : services) {
     const auto* const known =

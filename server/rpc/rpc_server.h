@@ -1,4 +1,5 @@
-// The data port: the LanguageModel service, load reports and façades, with health and reflection.
+// Runs the data port: the LanguageModel service, load reports and façades, with health and
+// reflection.
 #ifndef TLM_SERVER_RPC_RPC_SERVER_H_
 #define TLM_SERVER_RPC_RPC_SERVER_H_
 
@@ -17,29 +18,29 @@
 
 namespace tlm {
 
-// Thread-safe after Serve, but for the end, as GrpcListener.
+// Thread-safe after Serve, except for destruction, like GrpcListener.
 class RpcServer {
  public:
   // Listens as GrpcListener does; calls end with UNAVAILABLE, reason STARTING, until Serve.
-  // `facades` as CheckFacades accepts them. What `services` names outlives the server.
+  // `facades`: names that CheckFacades accepts. The objects in `services` outlive the server.
   static absl::StatusOr<std::unique_ptr<RpcServer>> Open(
       const ListenerOptions& options, const CallServices& services,
       const std::vector<std::string>& facades = {});
 
-  // Calls are answered from now on, with `rpc`, whose objects outlive them. Once.
+  // Answers calls with `rpc` from now on; its objects outlive them. Called once.
   void Serve(const RpcContext& rpc) { gate_.Open(rpc); }
 
-  // The status in grpc.health.v1 of the server as a whole and of each service.
+  // Sets the status in grpc.health.v1 of the whole server and of each service.
   void SetServing(bool serving) {
     for (const auto& facade : facades_) facade->SetServing(serving);
     listener_->SetServing(serving);
   }
-  // GrpcListener::Withdraw(), and the streams of load reports end.
+  // Calls GrpcListener::Withdraw() and ends the streams of load reports.
   void Withdraw() {
     listener_->Withdraw();
     load_.EndStreams();
   }
-  // The port itself: Listen, Shutdown. Its health is set by SetServing above.
+  // The listener, for Listen and Shutdown. SetServing above sets its health.
   GrpcListener& listener() { return *listener_; }
 
  private:
@@ -53,7 +54,7 @@ class RpcServer {
   LoadService load_;
   std::vector<std::unique_ptr<Facade>> facades_;
   UnknownCallService unknown_calls_;
-  std::unique_ptr<GrpcListener> listener_;  // last: uses the others
+  std::unique_ptr<GrpcListener> listener_;  // last: it uses the other members
 };
 
 }  // namespace tlm

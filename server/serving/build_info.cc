@@ -17,12 +17,13 @@
 namespace tlm {
 namespace {
 
-// libm: exponentials and rotary positions; libstdc++: sorting and number formats; the others are
-// the tokenizer's.
+// libm computes exponentials and rotary positions, libstdc++ sorts and formats numbers, the
+// tokenizer uses the others.
 constexpr std::string_view kComputingLibraries[] = {"libm.so", "libstdc++.so", "libpcre2-8.so",
                                                     "libutf8proc.so"};
-// The module itself, and what makes code for devices that it has none for. cuBLASLt is none of
-// them: it computes only what has shown the bits of the module's own kernels.
+// The module itself, and the compiler of code for devices that the module has no code for. cuBLASLt
+// is left out: it computes only products for which it has shown the same bits as the module's own
+// kernels.
 constexpr std::string_view kCudaLibraries[] = {"libtlm_cuda", "libnvidia-ptxjitcompiler.so"};
 constexpr int kMathProbes = 4096;
 
@@ -30,8 +31,8 @@ size_t RoundUp(size_t bytes, size_t alignment) {
   return (bytes + alignment - 1) & ~(alignment - 1);
 }
 
-// The description of the note of that owner and type among the notes of one segment; empty when it
-// has none.
+// Returns the description of the note with that owner and type among the notes of one segment;
+// empty when there is none.
 std::string_view FindNote(std::string_view notes, size_t alignment, std::string_view owner,
                           uint32_t type) {
   while (notes.size() >= sizeof(ElfW(Nhdr))) {
@@ -48,9 +49,9 @@ std::string_view FindNote(std::string_view notes, size_t alignment, std::string_
   return {};
 }
 
-// This project's note if there is one, else the linker's build id; empty without both.
+// This project's note if there is one, else the linker's build id; empty when both are missing.
 std::string BuildIdOf(const dl_phdr_info& object) {
-  constexpr std::string_view kTlm("tlm", 4), kGnu("GNU", 4);  // with their ends
+  constexpr std::string_view kTlm("tlm", 4), kGnu("GNU", 4);  // with their zero bytes
   std::string linked;
   for (const ElfW(Phdr) & segment : std::span(object.dlpi_phdr, object.dlpi_phnum)) {
     if (segment.p_type != PT_NOTE) continue;
@@ -67,7 +68,7 @@ std::string BuildIdOf(const dl_phdr_info& object) {
   return linked;
 }
 
-// Everything that is loaded, by file name, with its build id; the program itself has no name.
+// Returns every loaded object, by file name, with its build id; the program itself has no name.
 std::map<std::string, std::string> LoadedBuildIds() {
   std::map<std::string, std::string> ids;
   dl_iterate_phdr(
@@ -96,7 +97,8 @@ std::string ComputingLibraries(const std::map<std::string, std::string>& ids, bo
   return text;
 }
 
-// Bits of the answers at points that spread over the ranges the model uses.
+// Returns a hash of the bits of the results at points that spread over the ranges that the model
+// uses.
 absl::StatusOr<std::string> HashOfMath() {
   std::vector<double> answers;
   answers.reserve(5 * kMathProbes);

@@ -1,4 +1,4 @@
-// All limits of requests: convert checks them, ModelInfo reports them.
+// Defines all limits of requests: convert checks them, ModelInfo reports them.
 #ifndef TLM_SERVER_SERVING_REQUEST_LIMITS_H_
 #define TLM_SERVER_SERVING_REQUEST_LIMITS_H_
 
@@ -11,7 +11,7 @@
 namespace tlm {
 
 struct RequestLimits {
-  // Of the served model and its memory; filled in at start.
+  // Limits of the served model and its memory; filled in at start.
   int64_t max_context_tokens = 0;  // prompt and output together
   EngineOptions engine;
 
@@ -25,12 +25,12 @@ struct RequestLimits {
   int64_t max_top_logprobs = 20;
   int64_t max_request_id_bytes = 128;
   int64_t max_cache_salt_bytes = 256;
-  int64_t max_text_bytes = int64_t{1} << 20;     // of a prompt or of Tokenize
-  int64_t max_request_bytes = int64_t{8} << 20;  // of a message
+  int64_t max_text_bytes = int64_t{1} << 20;     // bytes of a prompt or of Tokenize's text
+  int64_t max_request_bytes = int64_t{8} << 20;  // bytes of a message
   // The default limit of gRPC clients.
   int64_t max_response_bytes = int64_t{4} << 20;
   int64_t max_forward_sequences = 256;
-  int64_t max_forward_tokens = int64_t{1} << 18;  // of one call, all sequences together
+  int64_t max_forward_tokens = int64_t{1} << 18;  // tokens of one call, all sequences together
   int64_t max_forward_rows = int64_t{1} << 18;
   int64_t max_forward_top_k = 1024;
   int64_t max_score_continuations = 256;  // together at most max_forward_tokens

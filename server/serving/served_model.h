@@ -1,4 +1,4 @@
-// The served model as plain data, for the handlers.
+// Describes the served model to the handlers, as plain data.
 #ifndef TLM_SERVER_SERVING_SERVED_MODEL_H_
 #define TLM_SERVER_SERVING_SERVED_MODEL_H_
 
@@ -26,21 +26,21 @@ struct TensorRecord {
   std::string name;
   DType dtype = DType::kF32;  // as loaded
   Shape shape;
-  std::optional<DType> stored;  // as in the file; none where it does not come from one
+  std::optional<DType> stored;  // as in the file; nullopt: not from a file
 };
 
 // Bytes on the device, by purpose.
 struct ServedMemory {
   std::vector<std::pair<DType, uint64_t>> weights;  // by stored element type
   uint64_t kv_bytes_per_token = 0;
-  DType kv_dtype = DType::kF32;  // of keys and values
+  DType kv_dtype = DType::kF32;  // type of keys and values
   uint64_t kv_blocks = 0;
   uint64_t activations = 0;
   uint64_t logits = 0;
   uint64_t runtime = 0;
-  uint64_t draft_model = 0;  // all of it: weights, keys and values, intermediate results
+  uint64_t draft_model = 0;  // weights, keys and values, intermediate results
   uint64_t device_total = 0;
-  std::function<uint64_t()> graphs;  // recorded by now; from any thread; none: 0
+  std::function<uint64_t()> graphs;  // recorded so far; callable from any thread; null: 0
 };
 
 // A file of the model's directory.
@@ -51,42 +51,42 @@ struct ModelFile {
 
 // Where ZMQ publishes the events of the prefix cache: see server/kv_events.
 struct KvEventAddress {
-  std::string endpoint;         // of the PUB socket, as bound
-  std::string replay_endpoint;  // of the ROUTER socket; empty: none
+  std::string endpoint;         // the PUB socket's, as bound
+  std::string replay_endpoint;  // the ROUTER socket's; empty: no replays
   std::string topic;
-  int64_t replay_batches = 0;   // the most that can be sent again
+  int64_t replay_batches = 0;   // most batches that can be sent again
   int64_t high_water_mark = 0;  // messages that wait for a subscriber before it misses the next
 };
 
-// Filled once at start and read by every call. Its functions return values that change later.
+// Filled once at start and read by every call. Only its functions return values that change later.
 struct ServedModel {
   std::string model_id;   // the `model` of requests
-  std::string directory;  // of its files, or the GGUF file, absolute; empty of a preset
+  std::string directory;  // absolute path of its files or GGUF file; empty for a preset
   ModelConfig config;
-  const Tokenizer* tokenizer = nullptr;  // outlives this; null: token ids only
-  const ChatTemplate* chat = nullptr;    // outlives this; null: no conversations
-  ChatFormat chat_format;                // how it marks up its answers
-  std::string draft_model;               // the name of one that guesses tokens; empty: none
+  const Tokenizer* tokenizer = nullptr;  // outlives this object; null: token ids only
+  const ChatTemplate* chat = nullptr;    // outlives this object; null: no conversations
+  ChatFormat chat_format;                // the markup of its answers
+  std::string draft_model;               // name of the model that guesses tokens; empty: none
   RequestLimits limits;
   SamplingParams default_sampling;  // the seed has no default
 
-  // Hexadecimal; empty when they do not come from files and while it is not known. From any thread;
-  // none: empty.
+  // Hexadecimal; empty when the weights do not come from files, and until it is known. Callable
+  // from any thread; null: no hash.
   std::function<std::string()> weights_sha256;
   std::string tokenizer_sha256;  // empty without a tokenizer
-  std::string chat_sha256;       // of what the template comes from; empty without one
-  // Reads the files again that others need to tokenize and render conversations as this server
-  // does. FAILED_PRECONDITION when one has changed since it was loaded, UNIMPLEMENTED for
-  // SentencePiece's tokenizer in a GGUF file. From any thread; none: there is no tokenizer.
+  std::string chat_sha256;       // hash of the template's sources; empty without a template
+  // Reads again the files that others need to tokenize and render conversations as this server
+  // does. FAILED_PRECONDITION when one has changed since it was loaded, UNIMPLEMENTED for a
+  // SentencePiece tokenizer in a GGUF file. Callable from any thread; null: no tokenizer.
   std::function<absl::StatusOr<std::vector<ModelFile>>()> tokenizer_files;
-  std::string fingerprint;  // equal fingerprints: equal tokens for equal requests
+  std::string fingerprint;  // equal for servers that give equal tokens to equal requests
   std::string server_version;
-  std::string build_id;  // of the running program, hexadecimal
+  std::string build_id;  // the running program's, hexadecimal
   std::string backend;
   std::string device_name;
   std::string device_uuid;            // empty on a CPU
   std::string invariance_fault;       // why tokens depend on other requests; empty: they do not
-  std::vector<TensorRecord> tensors;  // by name
+  std::vector<TensorRecord> tensors;  // sorted by name
   ServedMemory memory;
   std::optional<KvEventAddress> kv_events;
 };

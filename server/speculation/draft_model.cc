@@ -10,8 +10,8 @@
 namespace tlm {
 namespace {
 
-// Of the first of `tokens`, as many as need not be computed again: the last one's logits are not
-// kept.
+// Returns how many of the first `tokens` need not be computed again; the last one must be, as its
+// logits are not stored.
 int64_t Reusable(std::span<const int32_t> computed, std::span<const int32_t> tokens) {
   if (tokens.empty()) return 0;
   const auto before_last = tokens.first(tokens.size() - 1);
@@ -175,7 +175,7 @@ void DraftModel::TakeResults(std::span<Work> work, const BatchResult& result) {
     if (token->ok()) {
       item.guess->draft.push_back((*token)->id);
     } else {
-      item.until = state.computed();  // its logits, or its parameters, leave no token
+      item.until = state.computed();  // its logits or parameters allow no token
     }
     ++token;
   }

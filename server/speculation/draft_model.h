@@ -1,4 +1,4 @@
-// Drafts from a second, smaller model with the same tokenizer.
+// Makes drafts with a second, smaller model with the same tokenizer.
 #ifndef TLM_SERVER_SPECULATION_DRAFT_MODEL_H_
 #define TLM_SERVER_SPECULATION_DRAFT_MODEL_H_
 
@@ -15,21 +15,20 @@
 
 namespace tlm {
 
-// Guesses with the noise of the sequence's own request (same seed, output, position and token), so
-// that it guesses right as often as the two models agree. Has its own KV blocks; all sequences of a
-// call are computed in common batches, a token of each a round. Where blocks are short, the
-// sequence that was in a call longest ago loses its own. Not thread-safe: the engine thread owns
-// it.
+// Samples with the noise of the sequence's own request (same seed, output, position and token), so
+// that a guess is right whenever the two models agree. Has its own KV blocks. All sequences of a
+// call share batches, one token of each per round. When blocks are short, the sequence whose last
+// call is the oldest loses its blocks. Not thread-safe: the engine thread owns it.
 class DraftModel final : public DraftSource {
  public:
-  // `model` outlives it. `max_prefill_tokens`, >= 1: the most that a call computes of what stands
-  // before the sequences' last tokens, those that lack the least first; the others guess in a later
-  // call.
+  // `model` outlives this object. `max_prefill_tokens`, >= 1: the most tokens before the sequences'
+  // last ones that a call computes. Sequences that lack the fewest come first; the others guess in
+  // a later call.
   DraftModel(LanguageModel& model, int64_t max_prefill_tokens);
-  // With as many as a batch of the model.
+  // Allows as many prefill tokens as a batch of the model has.
   explicit DraftModel(LanguageModel& model) : DraftModel(model, model.limits().max_tokens) {}
 
-  // DraftSource. At least the last token is to be computed.
+  // DraftSource. Lag is at least 1: the last token must be computed again.
   int64_t Lag(int64_t sequence, std::span<const int32_t> tokens) const override;
   absl::Status Propose(std::span<Guess> guesses) override;
   void Forget(int64_t sequence) override;
@@ -37,11 +36,11 @@ class DraftModel final : public DraftSource {
   int64_t used_blocks() const { return pool_.used_blocks(); }
 
  private:
-  // Of one sequence.
+  // The state of one sequence.
   struct State {
     std::vector<int32_t> tokens;  // computed: of the sequence, then of a draft
-    std::vector<BlockId> blocks;  // theirs
-    int64_t call = 0;             // the last one that it was in
+    std::vector<BlockId> blocks;  // the tokens' blocks
+    int64_t call = 0;             // the last call with this sequence
 
     int64_t computed() const { return static_cast<int64_t>(tokens.size()); }
     int64_t num_blocks() const { return static_cast<int64_t>(blocks.size()); }
@@ -50,11 +49,11 @@ class DraftModel final : public DraftSource {
   struct Work {
     Guess* guess;
     State* state;
-    int64_t until;       // tokens to compute, those of the draft included
+    int64_t until;       // tokens to compute, draft tokens included
     int64_t chunk = 0;   // tokens in the batch
-    bool draws = false;  // and a job: the next one of the draft
+    bool draws = false;  // the chunk has a job for the next draft token
 
-    // That are known.
+    // Returns the number of known tokens.
     int64_t tokens() const {
       return static_cast<int64_t>(guess->tokens.size() + guess->draft.size());
     }
@@ -62,14 +61,15 @@ class DraftModel final : public DraftSource {
   };
 
   std::vector<Work> Plan(std::span<Guess> guesses);
-  // Forgets what the state has besides the first `tokens` tokens.
+  // Forgets all tokens of the state but the first `tokens`.
   void Truncate(State& state, int64_t tokens);
-  // The number of blocks that the state of a sequence in this call can have, up to `wanted`.
+  // Returns the number of blocks, up to `wanted`, that the state of a sequence in this call can
+  // have.
   int64_t Obtainable(const State& state, int64_t wanted) const;
-  // Allocates the missing blocks for so many tokens, which are not more.
+  // Allocates the blocks that `tokens` tokens lack; Obtainable must allow them.
   void Grow(State& state, int64_t tokens);
   void ForgetOldest();
-  // What is left to compute, within the model's limits; false: nothing.
+  // Makes a batch of the work left, within the model's limits; false: no work is left.
   bool BuildBatch(std::span<Work> work);
   void AppendChunk(const Work& work);
   void TakeResults(std::span<Work> work, const BatchResult& result);

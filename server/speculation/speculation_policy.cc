@@ -6,32 +6,32 @@
 namespace tlm {
 namespace {
 
-// A sample counts half after so many steps.
+// After this many steps a sample counts half.
 constexpr double kHalfLife = 128;
 // A mean moves by at least a quarter of a sample.
 constexpr double kMaxWeight = 4;
-// A sample counts as at most so many times the mean: two long steps in three are no new level yet.
+// A sample counts as at most this many times the mean: two long steps in three are not a new level.
 constexpr double kMaxRise = 1.5;
-// A guess weighs little; the first step of its size, which is often a slow one, not much more.
+// A guess weighs little; the first step of a size, which is often slow, not much more.
 constexpr double kGuessWeight = 0.1;
 constexpr double kFirstWeight = 0.25;
-// What weighs less is forgotten.
+// Points that weigh less are forgotten.
 constexpr double kMinWeight = 1.0 / 16;
 
-// What a round of a draft model is guessed to cost, in tokens of a prompt.
+// The guessed cost of a draft model's round, in prompt tokens.
 constexpr int64_t kTokensOfRound = 16;
 
-// What twice the tokens are guessed to cost.
+// The guessed cost of twice the tokens.
 constexpr double kTwice = 1.25;
 
-// Numbers of tokens that differ by less than 1/16 share a point.
+// Token counts that differ by less than 1/16 share a point.
 int64_t RoundDown(int64_t tokens) {
   const int bits = std::bit_width(static_cast<uint64_t>(tokens));
   const int dropped = std::max(bits - 5, 0);
   return (tokens >> dropped) << dropped;
 }
 
-// What `ratio` >= 1 times the tokens are guessed to cost.
+// Returns the guessed cost of `ratio` >= 1 times the tokens.
 double Growth(double ratio) {
   return ratio <= 2 ? 1 + (kTwice - 1) * (ratio - 1) : kTwice * ratio / 2;
 }
@@ -42,8 +42,8 @@ double StepCosts::Weight(const Point& point) const {
   return point.weight * std::exp2(-static_cast<double>(steps_ - point.step) / kHalfLife);
 }
 
-// Where steps of one size are measured in a row, a change is one of time: contexts grow, or the
-// machine has other work. It is taken to change all sizes, so that those measured earlier compare.
+// When steps of one size are measured in a row, a change is due to time: contexts grow, or the
+// machine has other work. It is applied to all sizes, so that earlier measurements stay comparable.
 void StepCosts::Scale(const Point& known, double factor) {
   for (Point& point : points_) {
     if (&point == &known) continue;
@@ -63,7 +63,7 @@ void StepCosts::AddSample(Point& point, double seconds) {
     point.weight = std::min(Weight(point) + 1, kMaxWeight);
     const double before = point.mean;
     if (pause > 1 || point.samples == 2) {
-      // From other times: a step may be long by chance, not short.
+      // The samples are from other times: chance may lengthen a step, but not shorten it.
       const double sample = std::min(seconds, point.last[0]);
       point.mean = std::min(before + (sample - before) / point.weight, sample);
     } else {
@@ -105,8 +105,8 @@ double StepCosts::Beyond(std::span<const Point> known, int64_t tokens) {
       last.estimate + slope * more);
 }
 
-// Rising means by the pool of adjacent violators, each as its weight, so that what was measured
-// lately prevails; then each with the guess from the points below.
+// Makes the means rise by pooling adjacent violators, weighted so that recent measurements prevail;
+// then combines each with the guess from the points below it.
 void StepCosts::Fit() {
   struct Pool {
     double mean;
@@ -134,7 +134,7 @@ void StepCosts::Fit() {
       const std::span known = std::span(points_).first(i);
       const double weight = Weight(point);
       const double guess = Beyond(known, point.tokens);
-      // That it was cheaper than one would guess stays an invitation.
+      // Only a lower guess counts: a size that was cheaper than guessed stays attractive.
       if (guess < pool.mean) {
         point.estimate = (pool.mean * weight + guess * kGuessWeight) / (weight + kGuessWeight);
       }
@@ -172,10 +172,10 @@ std::vector<int64_t> ChooseDraftLengths(std::span<const DraftCandidate> candidat
   if (candidates.empty() || max_tokens <= 0 || !costs.IsFresh(sequences)) return lengths;
 
   struct Token {
-    double reached;  // and right
-    int64_t depth;   // 1 for a draft's first
+    double reached;  // chance that it is reached and right
+    int64_t depth;   // 1 for the first token of a draft
     size_t candidate;
-    int64_t round;  // of the draft model; 0: no round
+    int64_t round;  // the draft model's round; 0: not by the model
   };
   std::vector<Token> tokens;
   int64_t most_rounds = 0;
@@ -190,8 +190,8 @@ std::vector<int64_t> ChooseDraftLengths(std::span<const DraftCandidate> candidat
       most_rounds = std::max(most_rounds, tokens.back().round);
     }
   }
-  // The most likely first: whatever their number, it is best spent on the first ones. None comes
-  // before those it stands behind.
+  // The most likely tokens first: any number of tokens is best spent on them. No token comes before
+  // its predecessors in the draft.
   std::sort(tokens.begin(), tokens.end(), [](const Token& a, const Token& b) {
     if (a.reached != b.reached) return a.reached > b.reached;
     return a.depth != b.depth ? a.depth < b.depth : a.candidate < b.candidate;
@@ -206,7 +206,7 @@ std::vector<int64_t> ChooseDraftLengths(std::span<const DraftCandidate> candidat
   double best = kMinGain * static_cast<double>(sequences) / seconds[0];
   size_t best_tokens = 0;
   int64_t best_rounds = 0;
-  // Every number of rounds, and for each every number of tokens: the costs may have steps.
+  // Tries every number of rounds with every number of tokens, because the costs may have jumps.
   for (int64_t rounds = 0; rounds <= most_rounds; ++rounds) {
     double expected = static_cast<double>(sequences);
     const double overhead = static_cast<double>(rounds) * round_seconds;
@@ -236,7 +236,7 @@ void DraftCosts::Record(int64_t behind, int64_t rounds, absl::Duration elapsed) 
     estimate = estimate == absl::ZeroDuration() ? measured : estimate + (measured - estimate) * 0.2;
   };
   if (behind > 0 && round_ == absl::ZeroDuration()) {
-    // A round reads all weights for a few tokens, as a good many missing tokens do together.
+    // A round reads all weights for a few tokens; many missing tokens share one such read.
     token_ = elapsed / (behind + kTokensOfRound * rounds);
     round_ = kTokensOfRound * token_;
   } else if (behind > 0) {

@@ -8,16 +8,17 @@ namespace {
 
 // The shortest match of each class of match lengths.
 constexpr std::array<int64_t, 8> kClasses = {0, 3, 4, 6, 8, 12, 20, MatchRecord::kLongest};
-// What an engine that has seen nothing expects of each class. Measured by predicting text: novels
-// come to a fifth and a third in the first two classes and have hardly any longer matches, source
-// code to 0.55 to 0.9, edited copies of a prompt to 0.6 to 0.97.
+// The initial chance of each class, before any judgement. Measured by predicting text: novels reach
+// 0.2 and 0.33 in the first two classes and hardly have longer matches, source code reaches 0.55 to
+// 0.9, edited copies of a prompt 0.6 to 0.97.
 constexpr std::array<double, 8> kFirstChances = {0.25, 0.35, 0.5, 0.6, 0.75, 0.8, 0.85, 0.9};
-// A prior counts like so many judgements. On the same texts, 4 to 16 and memories of 16 to 64 and
-// of 128 to 2048 judgements come within 1 % of each other in log loss.
+// A prior counts like this many judgements. On the same texts, 4 to 16, with memories of 16 to 64
+// and of 128 to 2048 judgements, are within 1 % of each other in log loss.
 constexpr double kPriorWeight = 8;
 constexpr size_t kMinBuckets = 64;
-// A match this long that breaks off was a copy: one with a word changed goes on near there. Looking
-// there first gives up to 25 % more tokens a step in edited copies, and costs other text nothing.
+// A match this long that breaks off was a copy, and a copy with a changed word continues near
+// there. Looking there first gives up to 25 % more tokens a step in edited copies, and costs other
+// text nothing.
 constexpr int64_t kCopy = 4;
 constexpr int64_t kPlacesBefore = 4;
 constexpr int64_t kPlacesAfter = 16;
@@ -27,7 +28,8 @@ size_t ClassOf(int64_t match_length) {
   return static_cast<size_t>(behind - kClasses.begin()) - 1;
 }
 
-// How many tokens before and at `place` are those at the end; at most MatchRecord::kLongest.
+// Returns the number of tokens up to and including `place` that equal those at the end; at most
+// MatchRecord::kLongest.
 int64_t MatchLength(std::span<const int32_t> tokens, int64_t place) {
   const int64_t most = std::min(place + 1, MatchRecord::kLongest);
   const int32_t* const last = &tokens.back();
@@ -93,9 +95,9 @@ void TokenLookup::TryMatch(std::span<const int32_t> tokens, int64_t place) {
   source_ = place + 1;
 }
 
-// A match that goes on was the longest one a token ago, and still is: all others have grown by a
-// token too, or ended. It is looked for a longer one all the same, as not all places of frequent
-// tokens were compared: behind a rarer token they are few. Of equal ones the followed match stays.
+// A match that continues was the longest one a token ago and still is: all others have also grown
+// by a token, or ended. A longer one is still looked for, because not all places of frequent tokens
+// were compared; after a rarer token there are few. Of equally long matches the followed one stays.
 void TokenLookup::FindLongerMatch(std::span<const int32_t> tokens) {
   const auto last = static_cast<int64_t>(tokens.size()) - 1;
   if (source_ == kNowhere && broken_off_ != kNowhere) {
@@ -104,7 +106,7 @@ void TokenLookup::FindLongerMatch(std::span<const int32_t> tokens) {
     for (int64_t place = first; place < behind; ++place) TryMatch(tokens, place);
   }
   int32_t place = previous_[static_cast<size_t>(last)];
-  // Of the longest class, no other match is better.
+  // In the longest class no other match is better.
   for (int64_t i = 0; i < kMaxPlaces && place != kNowhere && match_length_ < MatchRecord::kLongest;
        ++i) {
     TryMatch(tokens, place);
@@ -115,7 +117,7 @@ void TokenLookup::FindLongerMatch(std::span<const int32_t> tokens) {
 void TokenLookup::Extend(std::span<const int32_t> tokens) {
   const size_t noted = previous_.size();
   if (tokens.size() > heads_.size()) {
-    // At least a bucket a token, and so twice as many: the chains are made anew.
+    // Keeps at least one bucket per token; doubles the buckets and rebuilds the chains.
     heads_.assign(std::max(kMinBuckets, std::bit_ceil(tokens.size())), kNowhere);
     previous_.clear();
     previous_.reserve(heads_.size());
@@ -125,7 +127,7 @@ void TokenLookup::Extend(std::span<const int32_t> tokens) {
     const std::span<const int32_t> so_far = tokens.first(n);
     Judge(so_far);
     Note(so_far);
-    // The last token of the prompt is the first one that something is guessed behind.
+    // The first guess follows the last token of the prompt.
     if (static_cast<int64_t>(n) >= prompt_tokens_) FindLongerMatch(so_far);
   }
 }
@@ -135,7 +137,7 @@ Draft TokenLookup::Propose(std::span<const int32_t> tokens, int64_t max_tokens) 
   if (source_ == kNowhere) return draft;
   for (int64_t i = 0; i < max_tokens; ++i) {
     const size_t from = static_cast<size_t>(source_ + i);
-    // The match may reach into its own continuation, as repetitions do: copied from the draft.
+    // The match may reach into its own continuation, as in repetitions: then the draft is copied.
     draft.tokens.push_back(from < tokens.size() ? tokens[from]
                                                 : draft.tokens[from - tokens.size()]);
     draft.chances.push_back(own_.Chance(match_length_ + i, &everyone_));

@@ -39,7 +39,7 @@ absl::Status CheckAbort(const v1::AbortRequest& request, const RequestLimits& li
   return absl::OkStatus();
 }
 
-// Held by gRPC until OnDone, and by the engine until it has answered: whichever is later.
+// gRPC owns it until OnDone and the engine until it has answered, whichever is later.
 class FlushCall final : public grpc::ServerUnaryReactor,
                         public std::enable_shared_from_this<FlushCall> {
  public:
@@ -72,7 +72,7 @@ class FlushCall final : public grpc::ServerUnaryReactor,
   void OnDone() override { const std::shared_ptr<FlushCall> last = std::move(self_); }
 
   v1::FlushPrefixCacheResponse* const response_;  // not used once finished_
-  // Shared with itself until OnDone: gRPC 1.51 keeps a plain pointer.
+  // Owns itself until OnDone, because gRPC 1.51 keeps a plain pointer.
   std::shared_ptr<FlushCall> self_;
   Mutex mutex_;
   bool finished_ TLM_GUARDED_BY(mutex_) = false;
@@ -110,7 +110,7 @@ absl::Status AbortCalls(const v1::AbortRequest& request, const AdminTarget& targ
       WithReason(Aborted("an administrator ended the call"), "ABORTED_BY_ADMIN");
   std::optional<std::string> tenant;
   if (request.has_tenant()) tenant = request.tenant();
-  // Asked for twice is ended once, and not unknown the second time.
+  // A set: an id that is given twice is ended once and not reported as missing the second time.
   std::set<std::string> missing(request.request_ids().begin(), request.request_ids().end());
   std::vector<std::string> ended;
   int64_t calls = 0;

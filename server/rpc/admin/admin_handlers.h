@@ -1,4 +1,4 @@
-// The calls of the Admin service.
+// Handles the calls of the Admin service.
 #ifndef TLM_SERVER_RPC_ADMIN_ADMIN_HANDLERS_H_
 #define TLM_SERVER_RPC_ADMIN_ADMIN_HANDLERS_H_
 
@@ -22,7 +22,7 @@ namespace tlm {
 // Available from the start. All objects outlive every call.
 struct AdminContext : CallServices {
   ShutdownRequest& shutdown;
-  std::vector<ConfigOption> config;  // by name
+  std::vector<ConfigOption> config;  // sorted by name
 };
 
 // Available once the model is loaded. All objects outlive every call.
@@ -39,23 +39,24 @@ struct AdminTarget {
 void GetLoad(const AdminContext& admin, const AdminTarget& target, v1::GetLoadResponse& response);
 
 // Ends Generate, Forward, Score and Verify calls with ABORTED, reason ABORTED_BY_ADMIN.
-// INVALID_ARGUMENT, and nothing is ended, for more than kMaxAbortIds names or one longer than a
+// INVALID_ARGUMENT, and nothing is ended, for more than kMaxAbortIds names or a name longer than a
 // request id may be.
 absl::Status AbortCalls(const v1::AbortRequest& request, const AdminTarget& target,
                         v1::AbortResponse& response);
 
-// INVALID_ARGUMENT for a time limit that is negative.
+// INVALID_ARGUMENT for a negative time limit.
 absl::Status BeginDrain(const v1::DrainRequest& request, const AdminContext& admin,
                         const AdminTarget& target, v1::DrainResponse& response);
 
 void GetConfig(const AdminContext& admin, v1::GetConfigResponse& response);
 
-// Takes over one call, which is answered when the engine has flushed; `response` is gRPC's,
-// `engine` outlives the call's start. A cancelled call ends at once.
+// Takes over one call and answers it once the engine has flushed. gRPC owns `response`; `engine`
+// outlives the start of the call. A cancelled call ends at once.
 grpc::ServerUnaryReactor* StartFlushPrefixCache(Engine& engine,
                                                 v1::FlushPrefixCacheResponse* response);
 
-// Names in one Abort request, and of the ended calls in its answer: both fit their messages.
+// The most names in an Abort request, and the most ended calls named in its answer, so that both
+// messages stay small enough.
 inline constexpr int kMaxAbortIds = 16384;
 
 }  // namespace tlm

@@ -1,4 +1,4 @@
-// The gRPC service tlm.v1.Admin: which handler answers which call, and the port that it is on.
+// Serves tlm.v1.Admin on the admin port and dispatches its calls to handlers.
 #ifndef TLM_SERVER_RPC_ADMIN_ADMIN_SERVICE_H_
 #define TLM_SERVER_RPC_ADMIN_ADMIN_SERVICE_H_
 
@@ -21,7 +21,7 @@ using AdminGate = Gate<AdminTarget>;
 // Thread-safe: gRPC calls it from its threads.
 class AdminService final : public v1::Admin::CallbackService {
  public:
-  // `gate` outlives the service and its calls. Until it is open all calls but GetConfig end with
+  // `gate` outlives the service and its calls. Until it is open all calls except GetConfig end with
   // UNAVAILABLE, reason STARTING.
   AdminService(AdminContext admin, const AdminGate& gate) : admin_(std::move(admin)), gate_(gate) {}
 
@@ -42,7 +42,8 @@ class AdminService final : public v1::Admin::CallbackService {
                                       v1::GetConfigResponse* response) override;
 
  private:
-  // The record of the call that begins; its status is OK, or why the caller is refused.
+  // Returns the record of the call that begins; its status is OK, or says why the caller is
+  // refused.
   CallRecord Begin(const char* name, grpc::CallbackServerContext* context) const;
   // `answer(target)` fills the response and returns the status of the call.
   template <typename Answer>
@@ -54,15 +55,15 @@ class AdminService final : public v1::Admin::CallbackService {
 };
 
 // The admin port: the Admin service with health and reflection, apart from the data port. It
-// answers from Open to Shutdown, while the data port drains too. Thread-safe after Serve.
+// answers from Open to Shutdown, also while the data port drains. Thread-safe after Serve.
 class AdminServer {
  public:
-  // Listens as GrpcListener does, and is SERVING. Until Serve all calls but GetConfig end with
+  // Listens as GrpcListener does, and is SERVING. Until Serve all calls except GetConfig end with
   // UNAVAILABLE, reason STARTING.
   static absl::StatusOr<std::unique_ptr<AdminServer>> Open(const ListenerOptions& options,
                                                            AdminContext admin);
 
-  // From now on all calls are answered. Once.
+  // Answers all calls from now on. Called once.
   void Serve(const AdminTarget& target) { gate_.Open(target); }
   GrpcListener& listener() { return *listener_; }
 
@@ -73,7 +74,7 @@ class AdminServer {
   AdminGate gate_;
   AdminService service_;
   UnknownCallService unknown_calls_;
-  std::unique_ptr<GrpcListener> listener_;  // last: uses the others
+  std::unique_ptr<GrpcListener> listener_;  // last: it uses the other members
 };
 
 }  // namespace tlm

@@ -1,4 +1,4 @@
-// Calls that end at once: refused, or answered by what the server knows.
+// Ends calls at once: refused calls, and calls answered without the engine.
 #ifndef TLM_SERVER_RPC_CALL_ANSWER_CALL_H_
 #define TLM_SERVER_RPC_CALL_ANSWER_CALL_H_
 
@@ -14,7 +14,7 @@
 
 namespace tlm {
 
-// Ends the call with record.status and counts it.
+// Ends the call with record.status and records its end.
 inline grpc::ServerUnaryReactor* EndUnary(grpc::CallbackServerContext* context,
                                           const CallRecord& record) {
   EndCall(record);
@@ -24,8 +24,8 @@ inline grpc::ServerUnaryReactor* EndUnary(grpc::CallbackServerContext* context,
   return reactor;
 }
 
-// The status of a call that was reset, or half-closed, before its message arrived. Clients without
-// credentials can make any number of them, so they are neither logged nor counted.
+// Returns the status of a call that was reset, or half-closed, before its message arrived. Clients
+// without credentials can make any number of such calls, so they are neither logged nor counted.
 inline grpc::Status WithoutMessage() {
   return {grpc::StatusCode::INVALID_ARGUMENT, "the call has no message"};
 }
@@ -36,7 +36,7 @@ inline grpc::ServerUnaryReactor* EndWithoutMessage(grpc::CallbackServerContext* 
   return reactor;
 }
 
-// Lives until gRPC is done with it.
+// A stream that ends at once. Deletes itself once gRPC is done with it.
 class RefusedStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
   explicit RefusedStream(const grpc::Status& status) { Finish(status); }
@@ -46,8 +46,8 @@ class RefusedStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   void OnDone() override { delete this; }
 };
 
-// How the call named `name`, which needs credentials and a model, ends by `answer`; until `gate` is
-// open with UNAVAILABLE, reason STARTING.
+// Makes the record of the call `name`, which needs credentials and a model: `answer` gives its
+// status. Until `gate` is open the status is UNAVAILABLE, reason STARTING.
 inline CallRecord AnsweredCall(
     const char* name, grpc::CallbackServerContext& context, const CallServices& services,
     const RpcGate& gate,
@@ -61,7 +61,7 @@ inline CallRecord AnsweredCall(
   return record;
 }
 
-// Answers the call named `name` as AnsweredCall says.
+// Ends the call `name` with the status from AnsweredCall.
 inline grpc::ServerUnaryReactor* AnswerCall(
     const char* name, grpc::CallbackServerContext* context, const CallServices& services,
     const RpcGate& gate,
@@ -69,7 +69,7 @@ inline grpc::ServerUnaryReactor* AnswerCall(
   return EndUnary(context, AnsweredCall(name, *context, services, gate, answer));
 }
 
-// Answers a call that needs neither: a probe.
+// Answers a probe, a call that needs neither credentials nor a model.
 inline grpc::ServerUnaryReactor* AnswerProbe(grpc::CallbackServerContext* context) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   reactor->Finish(grpc::Status::OK);

@@ -22,10 +22,10 @@ std::vector<std::string> Values(const grpc::AuthContext& auth, const char* prope
   return values;
 }
 
-// How many common names a distinguished name has, as RFC 2253 writes it.
+// Returns the number of common names in a distinguished name in RFC 2253 form.
 int CommonNames(std::string_view subject) {
   int count = 0;
-  bool begins = true;  // an attribute does here
+  bool begins = true;  // an attribute begins here
   for (size_t i = 0; i < subject.size(); ++i) {
     if (begins && subject.substr(i).starts_with("CN=")) ++count;
     begins = subject[i] == ',' || subject[i] == '+';
@@ -34,7 +34,7 @@ int CommonNames(std::string_view subject) {
   return count;
 }
 
-// The client certificate, if the call came with one: gRPC has verified it, or there would be no
+// Returns the client certificate, if the call has one. gRPC has verified it, or there would be no
 // connection.
 std::optional<PeerCertificate> CertificateOf(const grpc::ServerContextBase& context) {
   const std::shared_ptr<const grpc::AuthContext> auth = context.auth_context();
@@ -43,7 +43,8 @@ std::optional<PeerCertificate> CertificateOf(const grpc::ServerContextBase& cont
   if (subjects.empty()) return std::nullopt;
   PeerCertificate certificate;
   certificate.subject = std::move(subjects.front());
-  // Of several, gRPC tells one: such a certificate has none, as its holder could be either.
+  // Of several common names gRPC reports one. Such a certificate gets none, because its holder
+  // could be either.
   std::vector<std::string> names = Values(*auth, GRPC_X509_CN_PROPERTY_NAME);
   if (names.size() == 1 && CommonNames(certificate.subject) == 1) {
     certificate.common_name = std::move(names.front());
@@ -68,7 +69,7 @@ CallCredentials CredentialsOf(const grpc::ServerContextBase& context) {
   return credentials;
 }
 
-// Two traceparents are ambiguous and count as none.
+// Two traceparents are ambiguous and are ignored.
 TraceContext TraceOf(const grpc::ServerContextBase& context, const RandomSource& random) {
   const std::vector<std::string_view> parents = MetadataValues(context, "traceparent");
   TraceContext trace =
@@ -108,7 +109,7 @@ CallRecord BeginCall(const char* name, Role role, grpc::ServerContextBase& conte
   if (record.trace.parent_span_id.empty() && record.observer != nullptr) {
     record.trace.sampled = record.observer->Samples(record.trace);
   }
-  // Authentication before the role, so that the log names the caller that lacks a role.
+  // Authenticates before it checks the role, so that the log names a caller that lacks the role.
   absl::StatusOr<Principal> caller =
       services.authenticator.Authenticate(CredentialsOf(context), Role::kInference);
   if (caller.ok()) {

@@ -1,4 +1,4 @@
-// The beginning of every call: authentication and trace context.
+// Starts every call: authentication and trace context.
 #ifndef TLM_SERVER_RPC_CALL_CALL_ENTRY_H_
 #define TLM_SERVER_RPC_CALL_CALL_ENTRY_H_
 
@@ -12,24 +12,24 @@
 
 namespace tlm {
 
-// A record of the call named `name` that arrives now: `access` is OK if its credentials have
-// `role`; `caller` is the principal they name. The trace is that of the metadata `traceparent`, or
-// a new one. The log and metrics have the name, "Generate" or "vllm.Generate"; MethodNamed of
-// server/rpc/facades.h knows the method.
+// Returns the record of the call `name` that arrives now. `access` is OK if its credentials have
+// `role`; `caller` is their principal. The trace comes from the metadata `traceparent`, or is new.
+// `name` is the name in the log and metrics, "Generate" or "vllm.Generate"; MethodNamed of
+// server/rpc/facades.h maps it to the method.
 CallRecord BeginCall(const char* name, Role role, grpc::ServerContextBase& context,
                      const CallServices& services);
 
-// Returns the call's span to the client, in the initial metadata of its first message. A call that
-// fails without a message has none, so that gRPC sends trailers alone: clients may retry only such
-// calls, and gateways can still choose a status of their own.
+// Returns the call's span to the client, in the initial metadata of its first message. Do not call
+// it for a call that fails without a message: gRPC then sends trailers only. Clients may retry only
+// such calls, and gateways can still choose a status of their own.
 void ReturnTrace(grpc::ServerContextBase& context, const CallRecord& record);
 
-// The record of a call that comes before there is a model: how it ends.
+// Returns the record, with its final status, of a call that arrives before there is a model.
 CallRecord StartingCall(const char* name, grpc::ServerContextBase& context,
                         const CallServices& services);
 
-// The address in what gRPC calls a peer ("ipv4:10.0.0.1:4711", "ipv6:%5B::1%5D:4711"), without its
-// port; of another kind of transport the kind ("unix").
+// Returns the address in a gRPC peer name ("ipv4:10.0.0.1:4711", "ipv6:%5B::1%5D:4711"), without
+// its port; for another kind of transport the kind ("unix").
 std::string PeerAddress(std::string_view peer);
 
 }  // namespace tlm

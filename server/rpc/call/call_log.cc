@@ -21,12 +21,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Three digits after the point.
+// Returns milliseconds with three decimals.
 double Milliseconds(absl::Duration time) {
   return static_cast<double>(absl::ToInt64Microseconds(time)) / 1000;
 }
 
-// The path of the field at fault. It ends before a name that the client chose, which is quoted: see
+// Returns the path of the field at fault, cut before a quoted name, which the client chose: see
 // field_error.h.
 std::string FieldForLog(const absl::Status& status) {
   std::string field = FieldOf(status);
@@ -82,7 +82,7 @@ Json FieldsOf(const CallRecord& record, const CallSummary& summary) {
   return line;
 }
 
-// name=value pairs; numbers that are 0 are left out, as they are of most calls.
+// name=value pairs; numbers that are 0, as they are in most calls, are left out.
 std::string TextOf(const CallRecord& record, const CallSummary& summary) {
   std::string line = fmt::format("request rpc={} id={} tenant={} status={}", record.rpc,
                                  LogQuoted(record.request_id), LogQuoted(record.caller.tenant),
@@ -106,7 +106,8 @@ std::string TextOf(const CallRecord& record, const CallSummary& summary) {
   return line + fmt::format(" peer={} trace={}", record.peer, record.trace.trace_id);
 }
 
-// Nullopt: not now. Otherwise how many lines were left out before this one.
+// Returns nullopt if no line may be logged now, otherwise the number of lines left out before this
+// one.
 std::optional<int64_t> MayLog(const CallRecord& record, absl::Time now) {
   static LineLimit limit(/*lines=*/10);
   if (record.access.ok()) return 0;

@@ -19,7 +19,7 @@ class Phases {
   std::vector<CallPhase> Take() { return std::move(phases_); }
 
  private:
-  // Never the call's own, never all zero: an odd number is added to 64 bits, a few times.
+  // Never the call's own id, never all zero: adds an odd number to the 64 bits a few times.
   std::string NextId() {
     uint64_t id = 0;
     for (const char c : record_.trace.span_id) {

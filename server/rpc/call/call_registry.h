@@ -1,4 +1,4 @@
-// The calls that Admin.Abort can end, by request id and tenant.
+// Registers the calls that Admin.Abort can end, by request id and tenant.
 #ifndef TLM_SERVER_RPC_CALL_CALL_REGISTRY_H_
 #define TLM_SERVER_RPC_CALL_CALL_REGISTRY_H_
 
@@ -19,15 +19,15 @@ namespace tlm {
 class AbortableCall {
  public:
   virtual ~AbortableCall() = default;
-  // Cancels the engine's work and ends the call with `status`, unless it has ended or is about to;
-  // true if this ends it. Does not wait for the client.
+  // Cancels the engine's work and ends the call with `status`, unless it has ended or is about to
+  // end; returns whether this call ended it. Does not wait for the client.
   virtual bool Abort(const absl::Status& status) = 0;
 };
 
-// Thread-safe; no lock is held while a call is ended. Outlives every registration.
+// Thread-safe; ends calls without holding a lock. Outlives every registration.
 class CallRegistry {
  public:
-  // Registers a call as long as this lives. Move-only.
+  // Registers a call for this object's lifetime. Move-only.
   class Registration {
    public:
     Registration() = default;
@@ -45,16 +45,17 @@ class CallRegistry {
     uint64_t number_ = 0;
   };
 
-  // Several calls may have one id: admission makes ids unique only within a tenant.
+  // Registers a call. Several calls may share an id: admission makes ids unique only within a
+  // tenant.
   [[nodiscard]] Registration Register(const std::string& tenant, const std::string& request_id,
                                       std::weak_ptr<AbortableCall> call);
 
-  // Ends the calls with this id, or only those of `tenant`; returns their number.
+  // Ends the calls with this id, or only those of `tenant`; returns how many it ended.
   int64_t Abort(const std::string& request_id, const std::optional<std::string>& tenant,
                 const absl::Status& status);
   // Ends all registered calls, or only those of `tenant`.
   struct Ended {
-    std::vector<std::string> request_ids;  // in order, each once
+    std::vector<std::string> request_ids;  // in order, without duplicates
     int64_t calls = 0;
   };
   Ended AbortAll(const std::optional<std::string>& tenant, const absl::Status& status);
@@ -63,7 +64,7 @@ class CallRegistry {
   struct Entry {
     std::string tenant;
     std::weak_ptr<AbortableCall> call;  // weak: gRPC and the engine own the call
-    uint64_t number = 0;                // of its registration
+    uint64_t number = 0;                // the registration's number
   };
 
   void Unregister(const std::string& request_id, uint64_t number);

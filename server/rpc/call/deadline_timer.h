@@ -14,8 +14,8 @@
 
 namespace tlm {
 
-// A call's deadline on the clock of `now`; InfiniteFuture without one. gRPC's deadline is on its
-// monotonic clock: setting the system's time changes neither.
+// Returns a call's deadline on the clock of `now`; InfiniteFuture without one. gRPC's deadline is
+// on its monotonic clock, so a change of the system time affects neither.
 inline absl::Time DeadlineFrom(gpr_timespec deadline, absl::Time now) {
   deadline = gpr_convert_clock_type(deadline, GPR_CLOCK_MONOTONIC);
   if (gpr_time_cmp(deadline, gpr_inf_future(GPR_CLOCK_MONOTONIC)) == 0) {
@@ -25,19 +25,19 @@ inline absl::Time DeadlineFrom(gpr_timespec deadline, absl::Time now) {
   return now + absl::Seconds(left.tv_sec) + absl::Nanoseconds(left.tv_nsec);
 }
 
-// When to end a call that arrives now, so that its status reaches the client before `deadline`: a
-// twentieth of the remaining time earlier, at most 50 ms. At the deadline itself gRPC cancels the
-// call, and the client's library reports its own status, without a reason.
+// Returns when to end a call that arrives now, so that its status reaches the client before
+// `deadline`: earlier by a twentieth of the remaining time, at most 50 ms. At the deadline itself
+// gRPC cancels the call, and the client's library reports its own status, without a reason.
 inline absl::Time AnswerBy(absl::Time deadline, absl::Time now) {
   if (deadline == absl::InfiniteFuture()) return deadline;
   return deadline - std::clamp((deadline - now) / 20, absl::ZeroDuration(), absl::Milliseconds(50));
 }
 
-// A member of each call. Thread-compatible.
+// A call's timer; each call has one as a member. Thread-compatible.
 class DeadlineTimer {
  public:
-  // Calls call->OnDeadline() on one of gRPC's threads after `left`, if `call` and this are alive
-  // then. At most once.
+  // Calls call->OnDeadline() on one of gRPC's threads after `left`, if both `call` and this object
+  // are still alive. At most once.
   template <typename Call>
   void Start(absl::Duration left, std::weak_ptr<Call> call) {
     if (left == absl::InfiniteDuration()) return;

@@ -1,4 +1,4 @@
-// The context of calls, available once the model is loaded; ports open earlier.
+// Holds the context of calls, which exists once the model is loaded; ports open earlier.
 #ifndef TLM_SERVER_RPC_CALL_GATE_H_
 #define TLM_SERVER_RPC_CALL_GATE_H_
 
@@ -12,7 +12,7 @@ namespace tlm {
 
 struct RpcContext;
 
-// Thread-safe, but for a second Open.
+// Thread-safe, but Open may be called only once.
 template <typename Context>
 class Gate {
  public:
@@ -20,9 +20,9 @@ class Gate {
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
 
-  // Null while the server starts; then always the same.
+  // Returns null while the server starts; then always the same object.
   const Context* Get() const { return open_.load(std::memory_order_acquire); }
-  // Once. What `context` refers to outlives every call.
+  // Call once. Everything that `context` refers to outlives every call.
   void Open(Context context) {
     context_.emplace(std::move(context));
     open_.store(&*context_, std::memory_order_release);
@@ -35,7 +35,8 @@ class Gate {
 
 using RpcGate = Gate<RpcContext>;
 
-// The status of calls while the gate is closed: UNAVAILABLE, reason STARTING, with a retry time.
+// Returns the status of calls while the gate is closed: UNAVAILABLE, reason STARTING, with a retry
+// time.
 absl::Status StartingStatus();
 
 }  // namespace tlm

@@ -1,4 +1,4 @@
-// The server's load for clients that spread their calls by it.
+// Reports the server's load to clients that spread their calls by it.
 #ifndef TLM_SERVER_RPC_CALL_LOAD_REPORTER_H_
 #define TLM_SERVER_RPC_CALL_LOAD_REPORTER_H_
 
@@ -18,23 +18,24 @@ inline constexpr char kLoadReportKey[] = "endpoint-load-metrics-bin";
 // Thread-safe.
 class LoadReporter {
  public:
-  // A report is made anew once it is this old: many calls may end within a millisecond.
+  // A report is made again once it is this old: many calls may end within a millisecond.
   static constexpr absl::Duration kMaxAge = absl::Milliseconds(10);
   // The load is averaged over about this time, so that short calls do not make it jump.
   static constexpr absl::Duration kMemory = absl::Seconds(1);
   // An idle server's load, in requests. Clients ignore reports without any utilization.
   static constexpr double kIdleRequests = 0.5;
 
-  // What is named outlives the reporter; `max_running_requests` is the engine's.
+  // All references outlive the reporter; `max_running_requests` is the engine's.
   LoadReporter(const Engine& engine, int64_t max_running_requests, Clock& clock)
       : engine_(engine), max_running_requests_(max_running_requests), clock_(clock) {}
 
-  // A serialized xds.data.orca.v3.OrcaLoadReport:
-  //   application_utilization  running and waiting requests, and kIdleRequests, as a share of
+  // Returns a serialized xds.data.orca.v3.OrcaLoadReport:
+  //   application_utilization  running and waiting requests, plus kIdleRequests, divided by
   //                            max_running_requests; above 1 while more wait than can run
   //   rps_fractional           always 1. Clients weigh a server by rps / utilization, which is fair
-  //                            between calls of equal cost; those of a language model differ by
-  //                            orders of magnitude. So weights are inverse to the load.
+  //                            for calls of equal cost; the costs of a language model's calls
+  //                            differ by orders of magnitude. So the weight is the inverse of the
+  //                            load.
   //   named_metrics            kv_cache_usage_perc (0 to 1), num_requests_running,
   //                            num_requests_waiting: the latest, as in the metrics of these names
   std::string Serialized();

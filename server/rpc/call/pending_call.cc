@@ -90,7 +90,7 @@ absl::Status PendingCall::Submit(Request&& request) {
   request.id = record_.request_id;
   request.tenant = record_.caller.tenant;
   request.deadline = record_.deadline;
-  // Before the engine's own clock starts: the phases of a call are not to end after it.
+  // Taken before the engine's own clock starts, so that no phase ends after the call.
   const absl::Time queued = record_.clock->Now();
   TLM_RETURN_IF_ERROR(rpc_.engine.Submit(std::move(request)));
   if (!record_.admitted) MarkAdmitted(record_, queued);
@@ -110,7 +110,7 @@ bool PendingCall::Cut(absl::FunctionRef<absl::Status(const CallRecord&)> status_
     ending_ = status_of(record_);
     Abandon();
     turn_ = FairPool::Undo();
-    // A write that is stuck may keep the call for long.
+    // Frees the id now: a stuck write may keep the call for long.
     FreeId();
   }
   Pump();
@@ -120,7 +120,8 @@ bool PendingCall::Cut(absl::FunctionRef<absl::Status(const CallRecord&)> status_
 void PendingCall::SetEnd(const absl::Status& status) {
   finished_ = true;
   if (request_ != nullptr) FreeMessage(*request_);
-  // Before the client can hear of the end: what it asks next finds these tokens counted.
+  // Charged before the client can learn of the end, so that its next request finds these tokens
+  // counted.
   if (record_.admitted) {
     ticket_.ChargeOutput(record_.completion_tokens);
   } else {
@@ -145,7 +146,7 @@ void PendingCall::Done() {
     ticket_ = Admission::Ticket();
     EndCall(record_);
   }
-  // The end of this object, unless a wake-up still holds it.
+  // Destroys this object, unless a wake-up still holds it.
   const std::shared_ptr<PendingCall> last = std::move(self_);
 }
 

@@ -1,4 +1,5 @@
-// The common part of calls that wait: for a thread to parse their request, or for the engine.
+// Implements the common part of calls that wait: for a thread to parse their request, or for the
+// engine.
 #ifndef TLM_SERVER_RPC_CALL_PENDING_CALL_H_
 #define TLM_SERVER_RPC_CALL_PENDING_CALL_H_
 
@@ -28,22 +29,22 @@
 namespace tlm {
 
 // The part of a gRPC reactor that does not depend on how the call is answered; StreamingCall and
-// UnaryCall add that. Life:
+// UnaryCall add the rest. Life:
 //
 //   Run() -> enters -> its request is read -> Admit() -> Submit() -> [wake-up -> Pump()]* -> OnDone
 //
 // `self_` keeps the call alive until OnDone; a wake-up keeps it alive while it runs. Threads: a
 // gRPC thread makes the call and reports cancellation, the deadline and the end. A pool thread
-// reads a long request; no end overtakes that. The delivery thread wakes the call. `mutex_` guards
-// the state of the derived classes too. It is not held during calls into gRPC; under it, only
-// engine functions that do not block are called.
+// reads a long request; the call does not end during that. The delivery thread wakes the call.
+// `mutex_` also guards the state of the derived classes. It is not held during calls into gRPC;
+// under it, only engine functions that do not block are called.
 class PendingCall : public StreamListener,
                     public AbortableCall,
                     public std::enable_shared_from_this<PendingCall> {
  public:
-  // The token stream has results.
+  // Called when the token stream has results.
   void OnStreamReady() override { Pump(); }
-  // The answer must leave now to reach the client in time.
+  // Called when the answer must leave now to reach the client in time.
   void OnDeadline() { Cut(ExpiredStatus); }
   bool Abort(const absl::Status& status) override {
     return Cut([&status](const CallRecord&) { return status; });
@@ -53,9 +54,9 @@ class PendingCall : public StreamListener,
   // `rpc` outlives the call.
   PendingCall(grpc::CallbackServerContext* context, CallRecord record, const RpcContext& rpc);
 
-  // Starts the call: enters, then calls `submit` with the parsed request, here or, for a long
-  // request, on a thread of rpc.texts. A status of `submit` other than OK ends the call. `request`
-  // outlives the call; its id is a text in the field `id_field`.
+  // Starts the call: asks admission, then calls `submit` with the parsed request, here or, for a
+  // long request, on a thread of rpc.texts. A status of `submit` other than OK ends the call.
+  // `request` outlives the call; its text field `id_field` holds the request id.
   template <typename Message>
   void Run(const grpc::ByteBuffer& request, std::function<absl::Status(Message&)> submit,
            int id_field = kRequestIdField) {
@@ -81,21 +82,23 @@ class PendingCall : public StreamListener,
   absl::Status Admit(int64_t priority = 0) TLM_REQUIRES(mutex_);
   // Queues work for an admitted call, as Engine::Submit; fills in tenant and deadline.
   absl::Status Submit(Request&& request) TLM_REQUIRES(mutex_);
-  // The rest of a `submit` that returned OK before it had submitted anything: with its status, as
-  // that of `submit`, without the lock.
+  // Finishes the work of a `submit` that returned OK before it had submitted anything: `status`
+  // takes the place of the status of `submit`. Called without the lock.
   void Submitted(const absl::Status& status);
-  // The engine has started the call's first request.
+  // Records that the engine has started the call's first request.
   void NoteStart(const StreamStart& start) TLM_REQUIRES(mutex_);
 
   // Cancels the engine's work and ends the call with status_of(record_) as soon as no write and no
-  // parsing is in progress, unless it has ended or is about to; true if this ends it.
+  // parsing is in progress, unless it has ended or is about to end; returns whether this call ended
+  // it.
   bool Cut(absl::FunctionRef<absl::Status(const CallRecord&)> status_of);
-  // The end; the derived class passes the status to gRPC. Once, not while the request is parsed.
+  // Ends the call; the derived class passes the status to gRPC. Called once, not while the request
+  // is parsed.
   void SetEnd(const absl::Status& status) TLM_REQUIRES(mutex_);
-  // gRPC is done with the call: counts it and drops `self_`.
+  // gRPC is done with the call: records its end and drops `self_`.
   void Done();
 
-  // The call has been ended while its request is parsed: further work is in vain.
+  // Returns true when the call was ended while its request is parsed: further work is useless.
   bool IsEnding() {
     MutexLock lock(&mutex_);
     return ending_.has_value();
@@ -107,24 +110,24 @@ class PendingCall : public StreamListener,
   CallRecord record_ TLM_GUARDED_BY(mutex_);
   Admission::Ticket ticket_ TLM_GUARDED_BY(mutex_);
   bool reading_ TLM_GUARDED_BY(mutex_) = false;  // parsing the request; delays the end
-  // The status that ends the call, even with results to send.
+  // The status with which the call ends, even when results are left to send.
   std::optional<absl::Status> ending_ TLM_GUARDED_BY(mutex_);
   bool finished_ TLM_GUARDED_BY(mutex_) = false;
 
  private:
-  // `given_id` and the size of the request are known: enters, then calls `submit`.
+  // Asks admission with `given_id` and the size of the request, then calls `submit`.
   void Run(const std::string& given_id, int64_t bytes, std::function<absl::Status()> submit);
-  // The request id is known: asks admission.
+  // Sets the request id and asks admission.
   absl::Status Begin(const std::string& given_id) TLM_REQUIRES(mutex_);
-  // The call can be aborted from now until its end.
+  // Makes the call abortable until its end.
   void Register() TLM_REQUIRES(mutex_);
-  // Starts the timer of the deadline; without it gRPC's cancellation ends the call.
+  // Starts the deadline timer; without it gRPC's cancellation ends the call.
   void WatchDeadline();
   void Read(const absl::Status& turn, const std::function<absl::Status()>& submit);
   // Frees the id: a client may reuse it as soon as it receives the status.
   void FreeId() TLM_REQUIRES(mutex_);
 
-  // Shared with itself until OnDone: gRPC 1.51 keeps a plain pointer.
+  // Owns itself until OnDone, because gRPC 1.51 keeps a plain pointer.
   std::shared_ptr<PendingCall> self_;
   const grpc::ByteBuffer* request_ TLM_GUARDED_BY(mutex_) = nullptr;  // set by Run
   FairPool::Undo turn_ TLM_GUARDED_BY(mutex_);  // while the request waits to be read

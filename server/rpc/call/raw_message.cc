@@ -29,7 +29,7 @@ std::string TextIn(const grpc::ByteBuffer& request, int field) {
 }
 
 void FreeMessage(const grpc::ByteBuffer& bytes) {
-  // gRPC's object is not const, only what it hands out.
+  // gRPC's object is not const, only the reference it passes.
   const_cast<grpc::ByteBuffer&>(bytes).Clear();
 }
 
@@ -46,7 +46,7 @@ void PutMessage(const google::protobuf::Message& message, grpc::ByteBuffer& byte
   bytes.Clear();
   const auto size = static_cast<int>(message.ByteSizeLong());
   grpc::ProtoBufferWriter writer(&bytes, grpc::kProtoBufferWriterMaxBufferLength, size);
-  TLM_CHECK(message.SerializeToZeroCopyStream(&writer));  // fails for 2 GiB and more alone
+  TLM_CHECK(message.SerializeToZeroCopyStream(&writer));  // fails only from 2 GiB on
 }
 
 }  // namespace tlm

@@ -1,5 +1,6 @@
-// Serialized messages. A request is parsed only after admission, and a long one on a pool thread:
-// gRPC's own parsing would come before both, and takes milliseconds per megabyte of text.
+// Reads and writes serialized messages. A request is parsed only after admission, and a long one on
+// a pool thread: gRPC's own parsing would come before both, and takes milliseconds per megabyte of
+// text.
 #ifndef TLM_SERVER_RPC_CALL_RAW_MESSAGE_H_
 #define TLM_SERVER_RPC_CALL_RAW_MESSAGE_H_
 
@@ -12,20 +13,20 @@
 
 namespace tlm {
 
-// Of every request of tlm.v1 that has an id.
+// The number of the request id's field in every request of tlm.v1 that has one.
 inline constexpr int kRequestIdField = 1;
 
-// A text field of a request; empty without it, and for invalid bytes.
+// Returns the text field `field` of a request; empty when it is absent or the bytes are invalid.
 std::string TextIn(const grpc::ByteBuffer& request, int field);
 
-// Parses a request and frees its bytes, which gRPC would keep until the end of the call. Once.
+// Parses a request and frees its bytes, which gRPC would keep until the end of the call. Call once.
 // INVALID_ARGUMENT for invalid bytes.
 absl::Status TakeMessage(const grpc::ByteBuffer& bytes, google::protobuf::Message& message);
 
 // Frees the bytes of a request that will not be parsed. Idempotent.
 void FreeMessage(const grpc::ByteBuffer& bytes);
 
-// `bytes` hold the message from now on, and nothing else.
+// Replaces the contents of `bytes` by the serialized message.
 void PutMessage(const google::protobuf::Message& message, grpc::ByteBuffer& bytes);
 
 }  // namespace tlm

@@ -1,4 +1,4 @@
-// The objects that handlers use.
+// Groups the objects that handlers use.
 #ifndef TLM_SERVER_RPC_CALL_RPC_CONTEXT_H_
 #define TLM_SERVER_RPC_CALL_RPC_CONTEXT_H_
 
@@ -17,16 +17,16 @@
 
 namespace tlm {
 
-// Used at the start and end of every call of every service. All of it outlives every call.
+// Used at the start and end of every call of every service. All references outlive every call.
 struct CallServices {
   const Authenticator& authenticator;
   Metrics& metrics;
   Clock& clock;
   RandomSource random;
-  CallObserver* observer = nullptr;  // null: none
+  CallObserver* observer = nullptr;  // null: no observer
 };
 
-// All of it outlives every call.
+// All references outlive every call.
 struct RpcContext : CallServices {
   const ServedModel& model;
   Engine& engine;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr char kErrorDomain[] = "tlm";
 
-// Cut where no character is split: protobuf refuses strings that are not UTF-8.
+// Cuts the text without splitting a character: protobuf refuses strings that are not UTF-8.
 std::string Shortened(std::string message) {
   if (message.size() <= kMaxStatusMessageBytes) return message;
   constexpr std::string_view kEllipsis = "...";

@@ -1,4 +1,4 @@
-// Maps an absl::Status to the gRPC status and its details; the only such place.
+// Maps an absl::Status to the gRPC status and its details; the only place that does.
 #ifndef TLM_SERVER_RPC_CALL_STATUS_MAPPING_H_
 #define TLM_SERVER_RPC_CALL_STATUS_MAPPING_H_
 
@@ -8,13 +8,13 @@
 
 namespace tlm {
 
-// The same code and message, as OneLine and cut to kMaxStatusMessageBytes. The details of
-// model/base/errors.h become a google.rpc.Status in `grpc-status-details-bin`: a field
-// becomes a BadRequest, a reason an ErrorInfo of domain "tlm", a retry time a RetryInfo. Without
-// details the metadata is absent.
+// Keeps the code and the message, as OneLine and cut to kMaxStatusMessageBytes. The details of
+// model/base/errors.h become a google.rpc.Status in `grpc-status-details-bin`: a field becomes a
+// BadRequest, a reason an ErrorInfo of domain "tlm", a retry time a RetryInfo. Without details the
+// metadata is absent.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
-// All trailing metadata must fit into 8 KiB, percent-encoded.
+// The message limit; all trailing metadata must fit into 8 KiB, percent-encoded.
 inline constexpr int kMaxStatusMessageBytes = 1024;
 
 }  // namespace tlm

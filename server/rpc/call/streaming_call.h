@@ -1,4 +1,4 @@
-// The common part of server-streaming calls: one write at a time, and one end.
+// Implements the common part of server-streaming calls: one write at a time, and one end.
 #ifndef TLM_SERVER_RPC_CALL_STREAMING_CALL_H_
 #define TLM_SERVER_RPC_CALL_STREAMING_CALL_H_
 
@@ -14,10 +14,10 @@
 
 namespace tlm {
 
-// A reactor that owns everything of one call: see PendingCall. Each wake-up, and each write that is
-// done, asks Next() for what comes next. A reader that does not keep up leaves a write in flight.
-// Results are then taken in until the call IsAfter(); later ones stay in the token stream, and the
-// sequence is parked when that is full.
+// A reactor that owns everything of one call: see PendingCall. Each wake-up, and each completed
+// write, asks Next() for the next step. With a slow reader a write stays in flight. Results are
+// then collected until the call IsAfter(); later ones stay in the token stream, and the sequence is
+// parked when the stream is full.
 template <typename Response>
 class StreamingCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>, public PendingCall {
  protected:
@@ -33,15 +33,15 @@ class StreamingCall : public grpc::ServerWriteReactor<grpc::ByteBuffer>, public 
     static NextStep End(absl::Status status) { return {Kind::kEnd, std::move(status)}; }
   };
 
-  // Asked only while no write is in flight.
+  // Called only while no write is in flight.
   virtual NextStep Next(Response& message) TLM_REQUIRES(mutex_) = 0;
-  // Collects results; called at every wake-up, but while a write is in flight or the request is
-  // being read only until IsAfter().
+  // Collects results. Called at every wake-up; while a write is in flight or the request is being
+  // read, only until IsAfter().
   virtual void Collect() TLM_REQUIRES(mutex_) = 0;
-  // Enough results wait to be written: collects no more.
+  // Returns true when enough results wait to be written; no more are collected then.
   virtual bool IsAfter() const TLM_REQUIRES(mutex_) = 0;
-  // Whether the status of a call without a message follows headers, as that of a stream that fails
-  // later does; otherwise see ReturnTrace.
+  // Returns whether the status of a call without a message follows headers, like the status of a
+  // stream that fails later; otherwise see ReturnTrace.
   virtual bool FailsAsStream(const absl::Status& /*status*/) const { return false; }
 
  private:

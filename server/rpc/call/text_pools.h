@@ -1,4 +1,4 @@
-// The thread pools that parse and tokenize long requests.
+// Owns the thread pools that parse and tokenize long requests.
 #ifndef TLM_SERVER_RPC_CALL_TEXT_POOLS_H_
 #define TLM_SERVER_RPC_CALL_TEXT_POOLS_H_
 
@@ -10,22 +10,22 @@
 
 namespace tlm {
 
-// gRPC has few threads, shared by all calls: they parse only requests whose parsing takes less time
-// than the rest of a call. Short and long texts have separate pools, so that no short prompt waits
-// for a very long one. Thread-safe, except for destruction.
+// gRPC has few threads, shared by all calls: they parse only requests that take less time to parse
+// than the rest of the call takes. Short and long texts have separate pools, so that no short
+// prompt waits for a very long one. Thread-safe, except for destruction.
 class TextPools {
  public:
-  // The most that gRPC's threads parse, and the most that counts as short.
+  // The largest request that gRPC's threads parse, and the largest one in the short pool.
   static constexpr int64_t kAtOnceBytes = int64_t{4} << 10;
   static constexpr int64_t kShortBytes = int64_t{128} << 10;
   static constexpr int kMinThreads = 2;
 
-  // The pool for a request of so many bytes; null: gRPC's thread parses it.
+  // Returns the pool for a request of this many bytes; null: gRPC's thread parses it.
   FairPool* For(int64_t bytes) {
     if (bytes <= kAtOnceBytes) return nullptr;
     return bytes <= kShortBytes ? &short_ : &long_;
   }
-  // As FairPool's.
+  // Calls FairPool::Stop of both pools.
   void Stop() {
     short_.Stop();
     long_.Stop();

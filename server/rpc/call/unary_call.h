@@ -1,4 +1,4 @@
-// Unary calls that wait for a pool thread or the engine.
+// Implements unary calls that wait for a pool thread or the engine.
 #ifndef TLM_SERVER_RPC_CALL_UNARY_CALL_H_
 #define TLM_SERVER_RPC_CALL_UNARY_CALL_H_
 
@@ -18,7 +18,7 @@ class UnaryCall : public grpc::ServerUnaryReactor, public PendingCall {
  protected:
   using PendingCall::PendingCall;
 
-  // Collects results; the status once the call ends. With OK the response is complete.
+  // Collects results. Returns the status once the call ends; the response is complete if it is OK.
   virtual std::optional<absl::Status> Collect() TLM_REQUIRES(mutex_) = 0;
 
  private:

@@ -9,7 +9,7 @@
 namespace tlm {
 namespace {
 
-// Long enough for any call of the contract; a client may send anything as a name.
+// Long enough for any method of the contract; a client may send any name.
 constexpr size_t kMaxNameBytes = 100;
 
 bool StartsWith(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
@@ -29,7 +29,7 @@ std::string Explain(const std::string& method, UnknownCallService::Port port,
   return fmt::format("this port has no call {}", method.substr(0, kMaxNameBytes));
 }
 
-// Lives until gRPC is done with it.
+// Deletes itself once gRPC is done with it.
 class Refusal final : public grpc::ServerGenericBidiReactor {
  public:
   explicit Refusal(const grpc::Status& status) { Finish(status); }

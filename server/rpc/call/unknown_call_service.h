@@ -11,14 +11,16 @@
 
 namespace tlm {
 
-// UNIMPLEMENTED with a message that names the method (gRPC alone would send none), or the port that
-// serves it. Calls without sufficient credentials get that status instead. Thread-safe.
+// Ends them with UNIMPLEMENTED and a message that names the method (gRPC alone would send none), or
+// the port that serves it. Calls without sufficient credentials end with the status of the failed
+// check. Thread-safe.
 class UnknownCallService final : public grpc::CallbackGenericService {
  public:
-  // Which port it answers on.
+  // The port it answers on.
   enum class Port { kData, kAdmin };
 
-  // `explain`, if there is one, tells how a method "/SERVICE/METHOD" would be served, or nothing.
+  // `explain`, if not null, returns how a method "/SERVICE/METHOD" could be served, or an empty
+  // string.
   UnknownCallService(const CallServices& services, Port port,
                      std::string (*explain)(const std::string& method) = nullptr)
       : services_(services), port_(port), explain_(explain) {}

@@ -48,7 +48,7 @@ absl::Status ConvertChoice(const v1::ChatInput::ToolChoice& from, AnswerPlan& pl
   return absl::OkStatus();
 }
 
-// The request's own constraint is one of the text.
+// Takes the request's own constraint as the constraint on the text.
 absl::Status TakeTextConstraint(CallConstraint constraint, AnswerPlan& plan) {
   if (plan.choice == Choice::kRequired) {
     return BadField(constraint.field,
@@ -81,7 +81,7 @@ absl::StatusOr<AnswerPlan> ConvertPlan(const v1::GenerateRequest& request,
 
 bool HasTools(const AnswerPlan& plan) { return !plan.tools.empty(); }
 
-// The constraint of the whole output instead of that of the text.
+// Replaces the constraint on the text by the constraint on the whole output.
 absl::Status ConstrainAnswer(const ServedModel& model, AnswerPlan plan, GenerateCall& call) {
   if (call.constraint.has_value()) {
     TLM_RETURN_IF_ERROR(TakeTextConstraint(*std::exchange(call.constraint, std::nullopt), plan));
@@ -96,7 +96,7 @@ absl::Status ConstrainAnswer(const ServedModel& model, AnswerPlan plan, Generate
   return FinishConstraint(model, constraint);
 }
 
-// Calls are told where there are tools to call.
+// Calls are reported only if there are tools to call.
 RegionPlan RegionsOf(const AnswerPlan& plan, const ChatFormat& format) {
   RegionPlan regions = {.format = format, .begins_in_reasoning = plan.begins_in_reasoning};
   if (!HasTools(plan) || plan.choice == Choice::kNone) regions.format.tools = nullptr;
@@ -126,7 +126,7 @@ absl::Status ConvertAnswer(const v1::GenerateRequest& request, const ServedModel
   TLM_ASSIGN_OR_RETURN(AnswerPlan plan, ConvertPlan(request, prompt, format));
   const bool asks = HasTools(plan) || request.chat().has_reasoning();
   if (output.has_regions() ? output.regions() : asks) {
-    // Ids were never a text; its end tells.
+    // Without a text, decodes the last ids of the prompt.
     if (prompt.text.empty()) {
       constexpr size_t kEnd = 64;
       const std::span<const int32_t> ids = prompt.ids;

@@ -18,7 +18,7 @@ namespace {
 
 constexpr char kArguments[] = "chat.template_arguments";
 constexpr int kMaxArgumentDepth = 16;
-// Beyond, a double no longer tells neighbouring integers apart.
+// Beyond this, a double cannot distinguish neighbouring integers.
 constexpr double kMaxWhole = 0x1p53;
 
 absl::StatusOr<nlohmann::json> ToJson(const google::protobuf::Value& value, int depth);
@@ -46,7 +46,7 @@ absl::StatusOr<nlohmann::json> ToJson(const google::protobuf::ListValue& message
   return array;
 }
 
-// Protobuf knows one kind of number; templates count with whole ones.
+// Protobuf has one kind of number; templates count with integers.
 absl::StatusOr<nlohmann::json> NumberToJson(double number) {
   if (!std::isfinite(number)) return BadField(kArguments, "contains the number {}", number);
   if (std::trunc(number) == number && std::abs(number) <= kMaxWhole) {
@@ -75,7 +75,7 @@ absl::StatusOr<nlohmann::json> ToJson(const google::protobuf::Value& value, int 
   return BadField(kArguments, "contains a value that is not set");
 }
 
-// What a template takes, and the bytes of its texts.
+// A template's input, and the total bytes of its texts.
 struct ChatTexts {
   std::vector<ChatMessage> messages;
   std::vector<ChatTool> tools;
@@ -188,7 +188,8 @@ absl::StatusOr<nlohmann::json> ConvertArguments(const v1::ChatInput& chat,
   return ToJson(chat.template_arguments(), 1);
 }
 
-// Whether `path` is that of a field of ChatInput: "messages[2].tool_calls[0].arguments_json".
+// Returns whether `path` is a field of ChatInput, such as
+// "messages[2].tool_calls[0].arguments_json".
 bool IsPart(std::string_view path) {
   const google::protobuf::Descriptor* parent = v1::ChatInput::descriptor();
   while (parent != nullptr) {
@@ -206,8 +207,8 @@ bool IsPart(std::string_view path) {
   return false;
 }
 
-// What a template makes of a conversation is the conversation's fault, too much of it included. The
-// message may be of a template that raises what it likes.
+// Blames the conversation for all errors of rendering it, too much output included. The message may
+// come from a template, which can raise any text.
 absl::Status RenderError(const absl::Status& status) {
   if (!absl::IsInvalidArgument(status) && !absl::IsResourceExhausted(status)) return status;
   const std::string message(status.message());

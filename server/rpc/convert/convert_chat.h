@@ -1,4 +1,4 @@
-// The conversation of a GenerateRequest, and what its answer is to be.
+// Converts the conversation of a GenerateRequest, and the format of its answer.
 #ifndef TLM_SERVER_RPC_CONVERT_CONVERT_CHAT_H_
 #define TLM_SERVER_RPC_CONVERT_CONVERT_CHAT_H_
 
@@ -18,20 +18,20 @@ namespace tlm {
 
 struct PromptInput {
   std::vector<int32_t> ids;
-  std::string text;             // that was tokenized; empty of one that came as ids
-  std::vector<ChatTool> tools;  // of a conversation, as it has them
+  std::string text;             // tokenized text; empty if ids were given
+  std::vector<ChatTool> tools;  // tools of a conversation
 };
 
-// Renders a conversation by the model's chat template and tokenizes it; unset special tokens: only
-// those of the template. FAILED_PRECONDITION when the model has no template, or it cannot show what
-// the conversation has.
+// Renders a conversation with the model's chat template and tokenizes it. If `add_special_tokens`
+// is unset, only the template's special tokens are used. FAILED_PRECONDITION when the model has no
+// template, or the template cannot express the conversation.
 absl::StatusOr<PromptInput> ConvertChat(const v1::ChatInput& chat,
                                         std::optional<bool> add_special_tokens,
                                         const ServedModel& model);
 
-// For ConvertGenerate, last: what follows `prompt`, whatever input it came from. Tools and
-// reasoning become the constraint of the call, which may have one for the text; sets
-// output.regions.
+// Converts the answer's format; ConvertGenerate calls it last. `prompt` may come from any kind of
+// input. Tools and reasoning become the call's constraint, together with a constraint on the text
+// that the call may already have; sets output.regions.
 absl::Status ConvertAnswer(const v1::GenerateRequest& request, const ServedModel& model,
                            const PromptInput& prompt, GenerateCall& call);
 

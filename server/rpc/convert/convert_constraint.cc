@@ -50,7 +50,7 @@ absl::StatusOr<ConstraintSpec::Edge> ConvertRegion(const v1::StructuralTag::Regi
                   "is missing: one of json_schema, regex, grammar and json_object is required");
 }
 
-// One node of free text, to which every region leads back.
+// Makes one node of free text; every region leads back to it.
 absl::Status ConvertTag(const v1::StructuralTag& from, ConstraintSpec& spec) {
   if (from.regions().empty()) return BadField("structural_tag.regions", "is empty");
   if (from.triggers().empty()) return BadField("structural_tag.triggers", "is empty");
@@ -134,7 +134,7 @@ bool WritesJson(const ConstraintSpec& spec) {
          });
 }
 
-// What is called node and edge in a flow, in the words of StructuralTag.
+// Replaces the names of nodes and edges by StructuralTag's names.
 std::string InWordsOfTags(std::string message) {
   constexpr std::pair<std::string_view, std::string_view> kWords[] = {
       {"nodes[0].edges", "regions"}, {"nodes[0].triggers", "triggers"}};
@@ -144,7 +144,7 @@ std::string InWordsOfTags(std::string message) {
   return message;
 }
 
-// The same status, about the field, or the part that it names itself.
+// Returns the same status, with the constraint's field, or with the part that its message names.
 absl::Status About(const CallConstraint& constraint, const absl::Status& status) {
   const std::string reason = ReasonOf(status);
   if (!absl::IsInvalidArgument(status) && reason != kTooLarge) return status;

@@ -1,4 +1,4 @@
-// The constraint of a GenerateRequest.
+// Converts the constraint of a GenerateRequest.
 #ifndef TLM_SERVER_RPC_CONVERT_CONVERT_CONSTRAINT_H_
 #define TLM_SERVER_RPC_CONVERT_CONVERT_CONSTRAINT_H_
 
@@ -12,14 +12,14 @@
 
 namespace tlm {
 
-// For ConvertGenerate; none without one. Errors as server/rpc/convert/convert.h says;
-// RESOURCE_EXHAUSTED, reason CONSTRAINT_TOO_LARGE, for too much text.
+// Called by ConvertGenerate; nullopt when the request has no constraint. Errors as in
+// server/rpc/convert/convert.h; RESOURCE_EXHAUSTED, reason CONSTRAINT_TOO_LARGE, for too much text.
 absl::StatusOr<std::optional<CallConstraint>> ConvertConstraint(const v1::GenerateRequest& request,
                                                                 const ServedModel& model);
 
 absl::StatusOr<JsonOptions> ConvertJsonOptions(const v1::JsonOptions& from);
 
-// Of a new specification: notes the parts' names, checks the length of the texts.
+// Completes a new specification: notes the parts' names and checks the length of the texts.
 absl::Status FinishConstraint(const ServedModel& model, CallConstraint& constraint);
 
 }  // namespace tlm

@@ -154,7 +154,7 @@ absl::StatusOr<RowFormat> ConvertFormat(const v1::ForwardRequest& request,
     TLM_RETURN_IF_ERROR(
         CheckRange<int64_t>("top_k", format.top_k, 1, model.limits.max_forward_top_k));
   }
-  // A row is never split over messages; the rest of the message takes far less than this.
+  // A row is never split over messages; the rest of a message is far smaller than this.
   constexpr int64_t kMessageOverhead = 4096;
   const int64_t limit = model.limits.max_response_bytes - kMessageOverhead;
   if (format.row_bytes() > limit) {

@@ -21,7 +21,7 @@ absl::StatusOr<StopCriteria> ConvertStopping(const v1::StoppingCriteria& stoppin
                                              const ServedModel& model) {
   const RequestLimits& limits = model.limits;
   StopCriteria stop;
-  // Unset: the context ends it.
+  // If unset, only the context limits the output.
   stop.max_new_tokens = limits.max_context_tokens;
   if (stopping.has_max_new_tokens()) {
     stop.max_new_tokens = stopping.max_new_tokens();
@@ -224,7 +224,7 @@ absl::Status CheckFingerprint(const std::string& fingerprint, const ServedModel&
   return WithField(WithReason(stale, "STALE_FINGERPRINT"), kField);
 }
 
-// What makes the rest of the output the one that was interrupted.
+// Checks that the request determines the rest of the interrupted output.
 absl::Status CheckRepeatable(const v1::GenerateRequest& request, const GenerateCall& call) {
   if (call.num_sequences != 1) {
     return BadField("sampling.num_sequences", "is {}, a resumed stream has 1 output",
@@ -245,7 +245,7 @@ absl::Status CheckRepeatable(const v1::GenerateRequest& request, const GenerateC
   return absl::OkStatus();
 }
 
-// Only the last id may be one that ends the output.
+// Checks that only the last id may end the output.
 absl::Status CheckEnd(const GenerateWork& work) {
   const StopCriteria& stop = work.stop;
   const int64_t count = static_cast<int64_t>(work.generated.size());
@@ -263,9 +263,9 @@ absl::Status CheckEnd(const GenerateWork& work) {
   return absl::OkStatus();
 }
 
-// With a resume point: sets the ids as the first tokens of `call`, which is complete except for its
-// prompt. FAILED_PRECONDITION, reason STALE_FINGERPRINT, when this server would continue with other
-// tokens.
+// Converts a resume point: sets its ids as the first tokens of `call`, which is complete except for
+// its prompt. FAILED_PRECONDITION, reason STALE_FINGERPRINT, when this server would continue with
+// other tokens.
 absl::Status ConvertResume(const v1::GenerateRequest& request, const ServedModel& model,
                            GenerateCall& call) {
   const v1::ResumePoint& resume = request.resume();
@@ -308,7 +308,7 @@ absl::StatusOr<GenerateCall> ConvertGenerate(const v1::GenerateRequest& request,
   TLM_ASSIGN_OR_RETURN(call.output,
                        ConvertOutput(request.output(), request.stopping(), call.work.score, model));
   if (request.has_resume()) TLM_RETURN_IF_ERROR(ConvertResume(request, model, call));
-  // Last: the only step whose cost grows with the request.
+  // This step comes last: it is the only one whose cost grows with the request.
   TLM_ASSIGN_OR_RETURN(PromptInput prompt, ConvertPrompt(request, model));
   TLM_RETURN_IF_ERROR(ConvertAnswer(request, model, prompt, call));
   call.prompt = std::move(prompt.ids);

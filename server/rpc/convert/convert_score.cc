@@ -8,8 +8,8 @@
 namespace tlm {
 namespace {
 
-// What a continuation's record takes in the response besides its tokens, and the response besides
-// its continuations.
+// Response bytes of a continuation without its tokens, and of the response without its
+// continuations.
 constexpr int64_t kContinuationBytes = 32;
 constexpr int64_t kResponseBytes = 1024;
 
@@ -53,7 +53,7 @@ absl::StatusOr<std::vector<int32_t>> ConvertContinuation(const v1::Continuation&
   return ids;
 }
 
-// The whole answer is one message.
+// The response must fit into one message.
 absl::Status CheckResponseBytes(const ScoreCall& call, const ServedModel& model) {
   int64_t bytes = kResponseBytes;
   for (const std::vector<int32_t>& ids : call.work.continuations) {

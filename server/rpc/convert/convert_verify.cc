@@ -30,7 +30,7 @@ absl::StatusOr<std::vector<int32_t>> ConvertClaim(const v1::VerifyRequest& reque
   return TokenIdsOf(request.claimed_token_ids(), model, kClaimed);
 }
 
-// What makes the output the one that was given.
+// Checks that the request determines the claimed output.
 absl::Status CheckRepeatable(const v1::VerifyRequest& request, const GenerateCall& call) {
   if (request.output_index() >= call.num_sequences) {
     return BadField("output_index", "is {}, the request has {} outputs", request.output_index(),

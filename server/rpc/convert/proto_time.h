@@ -1,4 +1,4 @@
-// Times on the wire.
+// Converts durations from and to their form on the wire.
 #ifndef TLM_SERVER_RPC_CONVERT_PROTO_TIME_H_
 #define TLM_SERVER_RPC_CONVERT_PROTO_TIME_H_
 
@@ -13,8 +13,8 @@
 
 namespace tlm {
 
-// Negative values become 0; at most 10,000 years, the largest the message
-// may hold.
+// Negative values become 0; larger ones are cut to 10,000 years, the most that the message may
+// hold.
 inline void SetDuration(absl::Duration from, google::protobuf::Duration* to) {
   from = std::clamp(from, absl::ZeroDuration(), absl::Seconds(315'576'000'000));
   absl::Duration rest;
@@ -22,8 +22,8 @@ inline void SetDuration(absl::Duration from, google::protobuf::Duration* to) {
   to->set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(rest)));
 }
 
-// A length of time that a request gives. INVALID_ARGUMENT naming `field` for one that is negative
-// or no valid message.
+// Reads a duration of a request. INVALID_ARGUMENT naming `field` if it is negative or not a valid
+// message.
 inline absl::StatusOr<absl::Duration> ReadDuration(std::string_view field,
                                                    const google::protobuf::Duration& from) {
   constexpr int64_t kMaxSeconds = 315'576'000'000;

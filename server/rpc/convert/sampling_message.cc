@@ -27,7 +27,7 @@ absl::Status ConvertTemperature(const v1::SamplingParams& sampling, SamplingPara
 
 // INVALID_ARGUMENT unless 0 < value <= 1.
 absl::Status CheckShare(std::string_view field, float value) {
-  // Written so that NaN is out of range.
+  // This form rejects NaN.
   if (value > 0.0f && value <= 1.0f) return absl::OkStatus();
   return BadField(field, "is {}, the range is (0, 1]", value);
 }
@@ -77,7 +77,7 @@ absl::Status ConvertLogitBias(const v1::SamplingParams& sampling, const ServedMo
   return absl::OkStatus();
 }
 
-// Replaces `set` by the ids, ascending and each once, unless there are none.
+// Replaces `set` by the ids, ascending and without duplicates, unless there are none.
 absl::Status ConvertIdSet(const google::protobuf::RepeatedField<uint32_t>& ids,
                           const ServedModel& model, std::string_view field, int64_t limit,
                           std::vector<int32_t>& set) {

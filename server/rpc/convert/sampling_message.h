@@ -11,16 +11,16 @@
 
 namespace tlm {
 
-// The request's values over the server's defaults; a seed that is not given stays 0. Errors as
-// server/rpc/convert/convert.h says, the paths beginning with "sampling.".
+// Returns the request's values over the server's defaults; an unset seed stays 0. Errors as in
+// server/rpc/convert/convert.h; their paths begin with "sampling.".
 absl::StatusOr<SamplingParams> ConvertSampling(const v1::SamplingParams& sampling,
                                                const ServedModel& model);
 
-// The number of outputs; 1 if unset.
+// Returns the number of outputs; 1 if unset.
 absl::StatusOr<int64_t> ConvertNumSequences(const v1::SamplingParams& sampling,
                                             const ServedModel& model);
 
-// Fills every field of an empty message but the seed.
+// Fills every field of an empty message except the seed.
 void FillSampling(const SamplingParams& from, int64_t num_sequences, v1::SamplingParams& sampling);
 
 }  // namespace tlm

@@ -58,7 +58,7 @@ class Reader {
     }
     return absl::OkStatus();
   }
-  // Of an object that may name its type.
+  // Checks the type of an object that may name it.
   absl::Status CheckType(const Json& object, std::string_view place, std::string_view type) {
     const Json given = object.value("type", Json(type));
     if (given == Json(type)) return absl::OkStatus();
@@ -137,7 +137,7 @@ class Reader {
 
 absl::Status ReadStructuralTag(std::string_view field, std::string_view text,
                                v1::StructuralTag& tag) {
-  // Bounds depths, which the second parser does not.
+  // Limits the depth, which the second parser does not.
   if (const absl::Status json = ParseJson(text).status(); !json.ok()) {
     return BadField(field, "is no JSON: {}", std::string(json.message()));
   }

@@ -1,4 +1,4 @@
-// Calls on a Generate request, which wait until its constraint is compiled.
+// Implements calls with a Generate request, which wait until its constraint is compiled.
 #ifndef TLM_SERVER_RPC_GENERATE_CONSTRAINED_CALL_H_
 #define TLM_SERVER_RPC_GENERATE_CONSTRAINED_CALL_H_
 
@@ -21,13 +21,13 @@ class ConstrainedCall : public Base {
  protected:
   using Base::Base;
 
-  // Queues the work of a call that was admitted and whose constraint, if any, was compiled.
+  // Queues the work of an admitted call whose constraint, if any, was compiled.
   virtual absl::Status BeginOutputs(GenerateCall call) TLM_REQUIRES(this->mutex_) = 0;
-  // What the client is told when `status` refuses the constraint.
+  // Returns the status for the client when `status` refuses the constraint.
   virtual absl::Status Refusal(absl::Status status) const = 0;
 
-  // Admits the call, whose record_ has the prompt's tokens, and begins it, now or when its
-  // constraint is compiled. Without the lock.
+  // Admits the call, whose record_ has the prompt's token count, and begins it, now or once its
+  // constraint is compiled. Call without the lock.
   absl::Status AdmitAndBegin(GenerateCall call) {
     {
       MutexLock lock(&this->mutex_);
@@ -37,7 +37,7 @@ class ConstrainedCall : public Base {
     Compile(std::move(call));
     return absl::OkStatus();
   }
-  // The constraint is not wanted any more. Idempotent.
+  // The constraint is not needed any more. Idempotent.
   void DropConstraint() TLM_REQUIRES(this->mutex_) { compiling_ = FairPool::Undo(); }
 
  private:
@@ -47,10 +47,10 @@ class ConstrainedCall : public Base {
       MutexLock lock(&this->mutex_);
       tenant = this->record_.caller.tenant;
     }
-    // What a resumed output has is walked through, on a thread of the pool.
+    // A resumed output is matched against the constraint, which takes a pool thread.
     const bool at_once = call.work.generated.empty();
     ConstraintSpec spec = std::move(call.constraint->spec);
-    // Shared: the pool copies what it calls.
+    // Shared, because the pool copies its callback.
     const auto waiting = std::make_shared<GenerateCall>(std::move(call));
     FairPool::Undo compiling = this->rpc_.constraints.Compile(
         tenant, std::move(spec), at_once,

@@ -1,4 +1,4 @@
-// The one Generate call of all protocols: a stream or unary, with messages that a mapping writes.
+// Implements the Generate call of all protocols: a stream or unary, with messages from a mapping.
 //
 //   request --mapping.Read--> tlm.v1 request --> engine --> tlm.v1 events --mapping.Write-->
 //   messages
@@ -28,7 +28,7 @@
 
 namespace tlm {
 
-// How a protocol names the call.
+// A protocol's name for the call.
 struct GenerateMethod {
   const char* name;                        // in the log and in metrics
   int request_id_field = kRequestIdField;  // number of the request's text field
@@ -54,7 +54,8 @@ class GenerateBase : public ConstrainedCall<Base> {
   }
 
  protected:
-  // Results that a call takes in while a write is in flight; more stay in the token streams.
+  // The results that a call takes in while a write is in flight; later ones stay in the token
+  // streams.
   static constexpr int64_t kMaxBacklog = 256;
 
   const Mapping& mapping() const { return *mapping_; }
@@ -70,7 +71,7 @@ class GenerateBase : public ConstrainedCall<Base> {
     if (outputs_->start().has_value()) this->NoteStart(*outputs_->start());
   }
 
-  // Passes events to the mapping until a message is to be sent; false if there is none yet, or the
+  // Passes events to the mapping until a message is to be sent. False if there is none yet, or the
   // call ends: then `end` has the status.
   bool NextMessage(typename Mapping::Response& message, std::optional<absl::Status>& end)
       TLM_REQUIRES(this->mutex_) {
@@ -83,7 +84,8 @@ class GenerateBase : public ConstrainedCall<Base> {
     return false;
   }
 
-  // OK, or why the message cannot be sent: protocols may put a whole answer into one.
+  // Returns OK, or why the message cannot be sent: some protocols put a whole answer into one
+  // message.
   absl::Status CheckSize(const typename Mapping::Response& message) const {
     const int64_t bytes = static_cast<int64_t>(message.ByteSizeLong());
     const int64_t limit = this->rpc_.model.limits.max_response_bytes;
@@ -126,7 +128,7 @@ class GenerateBase : public ConstrainedCall<Base> {
   }
 
   const int request_id_field_;
-  // Read() by the thread that reads the request, then under the lock.
+  // The thread that reads the request calls Read(); later calls hold the lock.
   const std::unique_ptr<Mapping> mapping_;
   v1::GenerateResponse event_ TLM_GUARDED_BY(this->mutex_);
 };
@@ -180,8 +182,8 @@ class GenerateUnary final : public GenerateBase<UnaryCall, Mapping> {
   grpc::ByteBuffer* const response_;  // not used once the call has finished
 };
 
-// The calls' handlers, for services whose Generate methods have their messages as bytes. Before
-// `gate` is open a call ends with UNAVAILABLE, reason STARTING.
+// Start the calls of services whose Generate methods have raw messages. Before `gate` is open a
+// call ends with UNAVAILABLE, reason STARTING.
 template <typename Mapping>
 grpc::ServerWriteReactor<grpc::ByteBuffer>* StartGenerateStream(
     const GenerateMethod& method, grpc::CallbackServerContext* context,
@@ -190,7 +192,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* StartGenerateStream(
   if (!request.Valid()) return new RefusedStream(WithoutMessage());
   const RpcContext* const rpc = gate.Get();
   if (rpc == nullptr) return new RefusedStream(StartingCall(method.name, *context, services));
-  // Shared: a wake-up of the engine may overlap with the call's end.
+  // Shared, because a wake-up of the engine may overlap with the call's end.
   const auto call =
       std::make_shared<GenerateStream<Mapping>>(method, context, *rpc, std::move(mapping));
   call->Start(request);

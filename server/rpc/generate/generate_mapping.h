@@ -1,4 +1,4 @@
-// How another protocol writes a call of tlm.v1.LanguageModel.Generate.
+// Maps another protocol's messages to a call of tlm.v1.LanguageModel.Generate and back.
 #ifndef TLM_SERVER_RPC_GENERATE_GENERATE_MAPPING_H_
 #define TLM_SERVER_RPC_GENERATE_GENERATE_MAPPING_H_
 
@@ -8,7 +8,7 @@
 
 namespace tlm {
 
-// One per call, which it may remember things of. Used by one thread at a time.
+// Made for one call, about which it may keep state. Used by one thread at a time.
 template <typename RequestMessage, typename ResponseMessage>
 class GenerateMapping {
  public:
@@ -20,21 +20,21 @@ class GenerateMapping {
   GenerateMapping& operator=(const GenerateMapping&) = delete;
   virtual ~GenerateMapping() = default;
 
-  // Moves `request` into the empty `generate`. Once, first. INVALID_ARGUMENT, or UNIMPLEMENTED,
-  // names a field that `generate` cannot express; ConvertGenerate checks the values.
+  // Moves `request` into the empty `generate`. Called once, first. INVALID_ARGUMENT or
+  // UNIMPLEMENTED names a field that `generate` cannot express; ConvertGenerate checks the values.
   // `model` outlives the call.
   virtual absl::Status Read(Request& request, const ServedModel& model,
                             v1::GenerateRequest& generate) = 0;
 
-  // What clients of the protocol are told when `status`, of Read or ConvertGenerate, refuses the
-  // request.
+  // Returns the status for the protocol's clients when `status`, from Read or ConvertGenerate,
+  // refuses the request.
   virtual absl::Status Refusal(absl::Status status) const { return status; }
-  // Of a stream: as StreamingCall's.
+  // For a stream: see StreamingCall.
   virtual bool FailsAsStream(const absl::Status& /*status*/) const { return false; }
 
-  // The next event of the call, in the order of tlm.v1: adds it to `response`, which it may keep
-  // from. Of a stream: true if `response`, empty before, is to be sent. Of a unary call: every
-  // event adds to the one response.
+  // Adds the next event of the call, in the order of tlm.v1, to `response`; may keep parts of it
+  // for later. For a stream: true if `response`, which was empty, is to be sent. For a unary call:
+  // every event adds to the only response.
   virtual bool Write(v1::GenerateResponse& event, Response& response) = 0;
 };
 

@@ -1,4 +1,4 @@
-// What a Generate call does between its request and the end, whatever protocol it came by.
+// Does a Generate call's work between its request and its end, for every protocol.
 #ifndef TLM_SERVER_RPC_GENERATE_GENERATE_OUTPUTS_H_
 #define TLM_SERVER_RPC_GENERATE_GENERATE_OUTPUTS_H_
 
@@ -14,32 +14,33 @@
 
 namespace tlm {
 
-// Writes down what a call asks for: `call` was made of `request`.
+// Records the parameters of a call; `call` was made from `request`.
 void NoteRequest(const v1::GenerateRequest& request, const GenerateCall& call, bool streaming,
                  CallRecord& record);
 
 // The events of one call: started, prompt*, (tokens | finished)*, summary. Thread-compatible.
 class GenerateOutputs {
  public:
-  // `listener` is woken when there are results. `model` outlives this.
+  // `listener` is woken when there are results. `model` outlives this object.
   GenerateOutputs(const GenerateCall& call, const ServedModel& model,
                   const std::weak_ptr<StreamListener>& listener);
 
-  // What the engine is to compute. Once. INVALID_ARGUMENT for a resumed output that ends too early.
+  // Returns the engine's request. Call once. INVALID_ARGUMENT for a resumed output that ends too
+  // early.
   absl::StatusOr<Request> Begin(GenerateCall call, CallRecord& record);
 
-  // Takes the engine's results in, counts them in `record`.
+  // Takes the engine's results and counts them in `record`.
   void Collect(CallRecord& record);
-  // Results that wait to be sent.
+  // Returns the number of results not sent yet.
   int64_t backlog() const { return outputs_.backlog(); }
-  // Set once the first output was started.
+  // Set once the first output has started.
   const std::optional<StreamStart>& start() const { return outputs_.start(); }
 
-  // The next event, if there is one; its `event` is unset otherwise. A status ends the call, OK
-  // after the summary.
+  // Fills in the next event; leaves it unset when none is due. A returned status ends the call; it
+  // is OK after the summary.
   std::optional<absl::Status> Next(CallRecord& record, v1::GenerateResponse& event);
 
-  // The results are not wanted any more. Idempotent.
+  // The results are not needed any more. Idempotent.
   void Detach() { outputs_.Detach(); }
 
  private:
@@ -51,7 +52,7 @@ class GenerateOutputs {
   const bool resource_usage_;
   const bool regions_;
   const bool speculation_;        // tokens may be guessed
-  v1::SamplingParams effective_;  // until `started` takes it
+  v1::SamplingParams effective_;  // moved into `started`
   OutputGroup outputs_;
   bool started_sent_ = false;
   bool summary_sent_ = false;

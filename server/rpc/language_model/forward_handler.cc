@@ -16,7 +16,7 @@ namespace tlm {
 namespace {
 
 // How many sequences are queued at once and how many rows each token stream holds before its
-// sequence is parked: what a slow reader can make the server keep.
+// sequence is parked. This limits what a slow reader can make the server hold.
 struct Window {
   int64_t sequences = 1;
   int64_t rows = 1;
@@ -32,8 +32,8 @@ struct Window {
   }
 };
 
-// Sequences are answered in the request's order; the front one is being sent while those behind it
-// are computed:
+// Sequences are answered in the request's order; the front one is sent while later ones are
+// computed:
 //
 //   sequences  0 1 2 | 3        4 5 6 | 7 8 9
 //              sent    front_   queued  to come
@@ -60,8 +60,8 @@ class ForwardReactor final : public StreamingCall<v1::ForwardResponse> {
     return FillWindow();
   }
 
-  // Queues as many of the sequences to come as the window holds. A full queue is no failure while
-  // others of this call are under way: their end brings us here again.
+  // Queues as many of the remaining sequences as the window holds. A full queue is no failure while
+  // other sequences of this call run: when they end, this is called again.
   absl::Status FillWindow() TLM_REQUIRES(mutex_) {
     while (next_ < call_.sequences.size() &&
            static_cast<int64_t>(streams_.size()) < window_.sequences) {
@@ -140,7 +140,7 @@ class ForwardReactor final : public StreamingCall<v1::ForwardResponse> {
     return FillWindow();
   }
 
-  // As many rows at consecutive positions as a message holds, at least one.
+  // Fills in as many rows at consecutive positions as a message holds, at least one.
   absl::Status FillRows(v1::ForwardRows& message) TLM_REQUIRES(mutex_) {
     const int64_t first = rows_.front().position;
     const int64_t limit = std::max<int64_t>(kMaxChunkBytes / call_.format.row_bytes(), 1);
@@ -172,7 +172,7 @@ class ForwardReactor final : public StreamingCall<v1::ForwardResponse> {
     SetDuration(record_.queue_time, timing.mutable_queue());
     SetDuration(total - record_.queue_time, timing.mutable_prefill());
     SetDuration(total, timing.mutable_total());
-    // Steps and blocks that its sequences shared are not counted.
+    // Steps and blocks are left out, because sequences share them.
     summary.mutable_resources()->set_flops(flops_);
   }
 
@@ -182,9 +182,9 @@ class ForwardReactor final : public StreamingCall<v1::ForwardResponse> {
   std::deque<std::shared_ptr<TokenStream>> streams_ TLM_GUARDED_BY(mutex_);  // front_ .. next_ - 1
   size_t front_ TLM_GUARDED_BY(mutex_) = 0;                                  // sequence being sent
   size_t next_ TLM_GUARDED_BY(mutex_) = 0;             // first sequence not queued
-  std::deque<LogitsRow> rows_ TLM_GUARDED_BY(mutex_);  // of the front sequence, not yet sent
+  std::deque<LogitsRow> rows_ TLM_GUARDED_BY(mutex_);  // rows of the front sequence not sent yet
   std::optional<StreamEnd> front_end_ TLM_GUARDED_BY(mutex_);
-  uint64_t flops_ TLM_GUARDED_BY(mutex_) = 0;  // of the sequences queued, without what was cached
+  uint64_t flops_ TLM_GUARDED_BY(mutex_) = 0;  // cost of queued sequences, uncached
   bool header_sent_ TLM_GUARDED_BY(mutex_) = false;
   bool summary_sent_ TLM_GUARDED_BY(mutex_) = false;
 };
@@ -194,7 +194,7 @@ class ForwardReactor final : public StreamingCall<v1::ForwardResponse> {
 grpc::ServerWriteReactor<grpc::ByteBuffer>* StartForward(grpc::CallbackServerContext* context,
                                                          const grpc::ByteBuffer& request,
                                                          const RpcContext& rpc) {
-  // Shared: a wake-up of the engine may overlap with the call's end.
+  // Shared, because a wake-up of the engine may overlap with the call's end.
   const auto reactor = std::make_shared<ForwardReactor>(context, rpc);
   reactor->Start(request);
   return reactor.get();

@@ -1,4 +1,4 @@
-// The gRPC service tlm.v1.LanguageModel: which handler answers which call.
+// Serves tlm.v1.LanguageModel: dispatches calls to handlers.
 #ifndef TLM_SERVER_RPC_LANGUAGE_MODEL_LANGUAGE_MODEL_SERVICE_H_
 #define TLM_SERVER_RPC_LANGUAGE_MODEL_LANGUAGE_MODEL_SERVICE_H_
 
@@ -10,7 +10,7 @@
 
 namespace tlm {
 
-// Calls that take work have their requests as bytes: see raw_message.h.
+// Calls that need work have raw requests: see raw_message.h.
 using LanguageModelMethods = v1::LanguageModel::WithRawCallbackMethod_Generate<
     v1::LanguageModel::WithRawCallbackMethod_Forward<v1::LanguageModel::WithRawCallbackMethod_Score<
         v1::LanguageModel::WithRawCallbackMethod_Tokenize<
@@ -22,13 +22,13 @@ using LanguageModelMethods = v1::LanguageModel::WithRawCallbackMethod_Generate<
 // Thread-safe: gRPC calls it from its threads.
 class LanguageModelService final : public LanguageModelMethods {
  public:
-  // What `services` names and `gate` outlive the service and its calls. Until the gate is open all
-  // calls end with UNAVAILABLE, reason STARTING.
+  // The objects in `services` and `gate` outlive the service and its calls. Until the gate is open
+  // all calls end with UNAVAILABLE, reason STARTING.
   LanguageModelService(const CallServices& services, const RpcGate& gate)
       : services_(services), gate_(gate) {}
 
   // Streams started, prompt*, (tokens | finished)*, summary. While a write is in flight, tokens
-  // gather and go out together.
+  // accumulate and are sent together.
   grpc::ServerWriteReactor<grpc::ByteBuffer>* Generate(grpc::CallbackServerContext* context,
                                                        const grpc::ByteBuffer* request) override;
   grpc::ServerWriteReactor<grpc::ByteBuffer>* Forward(grpc::CallbackServerContext* context,

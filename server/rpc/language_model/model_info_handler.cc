@@ -28,7 +28,7 @@ void FillIdentity(const ServedModel& model, v1::ModelIdentity& identity) {
   identity.set_device_uuid(model.device_uuid);
 }
 
-// Elements of the checkpoint's parameters, without the buffers some checkpoints keep beside them.
+// Elements of the checkpoint's parameters, without the buffers that some checkpoints also store.
 uint64_t StoredElements(const std::vector<TensorRecord>& tensors) {
   uint64_t stored = 0;
   for (const TensorRecord& tensor : tensors) {

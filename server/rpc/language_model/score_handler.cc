@@ -80,7 +80,7 @@ class ScoreReactor final : public UnaryCall {
 grpc::ServerUnaryReactor* StartScore(grpc::CallbackServerContext* context,
                                      const grpc::ByteBuffer& request, grpc::ByteBuffer* response,
                                      const RpcContext& rpc) {
-  // Shared: a wake-up of the engine may overlap with the call's end.
+  // Shared, because a wake-up of the engine may overlap with the call's end.
   const auto reactor = std::make_shared<ScoreReactor>(context, response, rpc);
   reactor->Start(request);
   return reactor.get();

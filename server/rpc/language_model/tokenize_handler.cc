@@ -26,7 +26,7 @@ absl::Status CheckResponseSize(size_t bytes, const ServedModel& model) {
       "MESSAGE_TOO_LARGE");
 }
 
-// What a token takes in the answer.
+// Returns the bytes of a token in the answer.
 size_t AnswerBytes(int32_t id, const Tokenizer& tokenizer) {
   using google::protobuf::io::CodedOutputStream;
   const size_t bytes = tokenizer.TokenBytes(id).size();
@@ -36,7 +36,8 @@ size_t AnswerBytes(int32_t id, const Tokenizer& tokenizer) {
 
 }  // namespace
 
-// A message takes ten times what is sent of it: it is made when it is known to be small enough.
+// A message takes ten times its serialized size in memory, so it is made once its size is known to
+// be allowed.
 absl::Status Tokenize(const v1::TokenizeRequest& request, const ServedModel& model,
                       const IsCancelled& cancelled, v1::TokenizeResponse& response) {
   TLM_RETURN_IF_ERROR(CheckModelName(request.model(), model));
@@ -70,7 +71,7 @@ absl::Status Detokenize(const v1::DetokenizeRequest& request, const ServedModel&
   for (const int32_t id : ids) {
     if (skip_special && model.tokenizer->IsSpecial(id)) continue;
     response.mutable_bytes()->append(model.tokenizer->TokenBytes(id));
-    // Before the memory is taken: a few bytes of request may stand for a long token.
+    // Checked before more memory is taken: a few request bytes may stand for a long token.
     TLM_RETURN_IF_ERROR(CheckResponseSize(response.bytes().size(), model));
   }
   if (cancelled()) return Cancelled("the call has ended");

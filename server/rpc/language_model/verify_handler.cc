@@ -83,7 +83,7 @@ class VerifyReactor final : public ConstrainedCall<UnaryCall> {
 grpc::ServerUnaryReactor* StartVerify(grpc::CallbackServerContext* context,
                                       const grpc::ByteBuffer& request, grpc::ByteBuffer* response,
                                       const RpcContext& rpc) {
-  // Shared: a wake-up of the engine may overlap with the call's end.
+  // Shared, because a wake-up of the engine may overlap with the call's end.
   const auto reactor = std::make_shared<VerifyReactor>(context, response, rpc);
   reactor->Start(request);
   return reactor.get();

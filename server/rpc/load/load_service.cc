@@ -17,7 +17,8 @@
 namespace tlm {
 namespace {
 
-// A report, a pause, a report. Held by gRPC until OnDone, and by its timer while that fires.
+// Writes a report, pauses, writes a report, and so on. gRPC owns it until OnDone, and its timer
+// while that fires.
 class LoadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                          public AbortableCall,
                          public std::enable_shared_from_this<LoadStream> {
@@ -36,7 +37,7 @@ class LoadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     Write();
   }
 
-  // The next report is due.
+  // Called when the next report is due.
   void OnDeadline() { Write(); }
 
   bool Abort(const absl::Status& status) override {
@@ -85,9 +86,9 @@ class LoadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   LoadReporter& load_;
   const absl::Duration interval_;
   std::atomic<int64_t>& count_;
-  // Shared with itself until OnDone: gRPC 1.51 keeps a plain pointer.
+  // Owns itself until OnDone, because gRPC 1.51 keeps a plain pointer.
   std::shared_ptr<LoadStream> self_;
-  grpc::ByteBuffer written_;  // gRPC's during a write
+  grpc::ByteBuffer written_;  // owned by gRPC during a write
   Mutex mutex_;
   CallRegistry::Registration registration_ TLM_GUARDED_BY(mutex_);
   DeadlineTimer timer_ TLM_GUARDED_BY(mutex_);

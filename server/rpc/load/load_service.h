@@ -1,4 +1,4 @@
-// The gRPC service xds.service.orca.v3.OpenRcaService: load reports outside of calls.
+// Serves xds.service.orca.v3.OpenRcaService: load reports outside of calls.
 #ifndef TLM_SERVER_RPC_LOAD_LOAD_SERVICE_H_
 #define TLM_SERVER_RPC_LOAD_LOAD_SERVICE_H_
 
@@ -17,7 +17,7 @@
 
 namespace tlm {
 
-// The request as bytes: it is parsed once the credentials are checked.
+// The request is raw: it is parsed once the credentials are checked.
 using LoadServiceMethods =
     xds::service::orca::v3::OpenRcaService::WithRawCallbackMethod_StreamCoreMetrics<
         xds::service::orca::v3::OpenRcaService::Service>;
@@ -26,23 +26,24 @@ using LoadServiceMethods =
 // requests, unless they are refused. A slow reader gets fewer reports.
 class LoadService final : public LoadServiceMethods {
  public:
-  // Streams at once; more end with RESOURCE_EXHAUSTED. Some of what StreamLimit bounds.
+  // The most streams at a time; further ones end with RESOURCE_EXHAUSTED. They also count for
+  // StreamLimit.
   static constexpr int64_t kMaxStreams = 4096;
   static constexpr absl::Duration kMinInterval = absl::Seconds(1);
 
-  // What `services` names and `gate` outlive the service and its calls. Until the gate is open all
-  // calls end with UNAVAILABLE, reason STARTING.
+  // The objects in `services` and `gate` outlive the service and its calls. Until the gate is open
+  // all calls end with UNAVAILABLE, reason STARTING.
   LoadService(const CallServices& services, const RpcGate& gate)
       : services_(services), gate_(gate) {}
 
-  // Ends all streams: UNAVAILABLE, reason DRAINING.
+  // Ends all streams with UNAVAILABLE, reason DRAINING.
   void EndStreams();
 
   grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamCoreMetrics(
       grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) override;
 
  private:
-  // The interval of a stream that begins now and is counted, or why the call is refused.
+  // Counts the stream that begins and returns its interval, or says why the call is refused.
   absl::StatusOr<absl::Duration> Admit(const CallRecord& record, const RpcContext* rpc,
                                        const grpc::ByteBuffer& request);
 

@@ -11,7 +11,7 @@ namespace {
 using Attributes = google::protobuf::RepeatedPtrField<otlp_common::KeyValue>;
 using otlp_trace::Span;
 
-// Of Span.flags, beside those of `traceparent`.
+// Bits of Span.flags in addition to the flags of `traceparent`.
 constexpr uint32_t kSampled = 0x1;
 constexpr uint32_t kRemoteIsKnown = 0x100;
 constexpr uint32_t kRemoteParent = 0x200;
@@ -40,18 +40,18 @@ void AddNumber(std::string_view key, int64_t value, Attributes& attributes) {
 void AddReal(std::string_view key, double value, Attributes& attributes) {
   Add(key, attributes).set_double_value(value);
 }
-// As the client wrote it: 0.95, and not 0.949999988.
+// Writes the number as the client did: 0.95, not 0.949999988.
 void AddParameter(std::string_view key, float value, Attributes& attributes) {
   AddReal(key, std::stod(fmt::format("{}", value)), attributes);
 }
 
-// "text_completion NAME", or the method's of calls without the model.
+// "text_completion NAME", or the method's name for calls without model work.
 std::string NameOf(const CallRecord& record, const std::string& method) {
   if (record.operation.empty()) return method;
   return std::string(record.operation).append(" ").append(record.model);
 }
 
-// Whether the conventions for gRPC count a status as an error of the server.
+// Returns whether the conventions for gRPC count a status as an error of the server.
 bool IsServerError(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kUnknown:
@@ -66,7 +66,8 @@ bool IsServerError(absl::StatusCode code) {
   }
 }
 
-// As OpenAI's API and vLLM name it; "stop" stands for end of sequence, stop tokens and strings.
+// Returns the name in OpenAI's API and vLLM; "stop" covers end of sequence, stop tokens and stop
+// strings.
 std::string_view FinishReasonOf(std::string_view finish) {
   const bool stop = finish == "eos" || finish == "stop_token" || finish == "stop_string" ||
                     finish == "constraint_complete";
@@ -178,7 +179,7 @@ std::vector<Span> SpansOf(const CallRecord& record, const CallSummary& summary,
                           const std::string& method, absl::Time end) {
   std::vector<Span> spans;
   spans.push_back(CallSpan(record, summary, method, end));
-  const absl::Time ended = record.arrival + summary.total;  // by the call's clock
+  const absl::Time ended = record.arrival + summary.total;  // on the call's clock
   for (const CallPhase& phase : PhasesOf(record, ended)) {
     Span& span = spans.emplace_back();
     span.set_trace_id(spans.front().trace_id());

@@ -1,4 +1,4 @@
-// The spans of a call, by the semantic conventions of OpenTelemetry for gRPC and generative AI.
+// Makes the spans of a call, by OpenTelemetry's semantic conventions for gRPC and generative AI.
 #ifndef TLM_SERVER_RPC_OTLP_CALL_SPANS_H_
 #define TLM_SERVER_RPC_OTLP_CALL_SPANS_H_
 
@@ -21,9 +21,9 @@ namespace otlp_trace = opentelemetry::proto::trace::v1;
 void AddAttribute(std::string_view key, std::string_view value,
                   google::protobuf::RepeatedPtrField<otlp_common::KeyValue>& attributes);
 
-// The span of a call of `method`, "package.Service/Call", that ended at `end`, by the wall clock,
-// and behind it one for each of its phases. They hold neither text of prompts or outputs nor
-// messages of errors. The attributes are listed in server/observe/README.md.
+// Returns the span of a call of `method`, "package.Service/Call", that ended at `end` on the wall
+// clock, followed by one span for each of its phases. They contain no text of prompts or outputs
+// and no error messages. server/observe/README.md lists the attributes.
 std::vector<otlp_trace::Span> SpansOf(const CallRecord& record, const CallSummary& summary,
                                       const std::string& method, absl::Time end);
 

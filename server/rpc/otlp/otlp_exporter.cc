@@ -23,13 +23,14 @@ namespace tlm {
 namespace {
 
 constexpr size_t kMaxCaBytes = size_t{1} << 20;
-// A collector may restart within seconds.
+// Short, because a collector may restart within seconds.
 constexpr int kFirstReconnectMs = 250;
 constexpr int kLongestReconnectMs = 5'000;
 
 absl::Time Now() { return Clock::Monotonic()->Now(); }
 
-// gRPC takes text without any certificate, and fails every handshake.
+// Checks the file, because gRPC accepts text without any certificate and then fails every
+// handshake.
 absl::StatusOr<std::string> ReadAuthorities(const std::string& path) {
   TLM_ASSIGN_OR_RETURN(const RegularFile file, RegularFile::Open(path));
   TLM_ASSIGN_OR_RETURN(std::string pem, file.Read(kMaxCaBytes));
@@ -57,7 +58,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> ChannelTo(const OtlpOptions& opti
   return grpc::CreateCustomChannel(options.endpoint, credentials, arguments);
 }
 
-// A random UUID: of one start of the server.
+// Returns a random UUID that identifies one start of the server.
 std::string InstanceId() {
   absl::BitGen random;
   const uint64_t high = (random() & ~uint64_t{0xf000}) | 0x4000;  // version 4
@@ -80,7 +81,7 @@ otlp_trace::ResourceSpans Origin(const OtlpOptions& options, std::string_view ve
   return origin;
 }
 
-// The time that the collector asks clients to wait.
+// Returns the time that the collector asks clients to wait.
 std::optional<absl::Duration> RetryDelayIn(const grpc::Status& status) {
   google::rpc::Status details;
   google::rpc::RetryInfo retry;
@@ -93,7 +94,7 @@ std::optional<absl::Duration> RetryDelayIn(const grpc::Status& status) {
   return std::nullopt;
 }
 
-// By OTLP's table.
+// Follows OTLP's table.
 bool MayRetry(const grpc::Status& status, bool with_delay) {
   switch (status.error_code()) {
     case grpc::StatusCode::CANCELLED:
@@ -131,7 +132,7 @@ OtlpExporter::OtlpExporter(const OtlpOptions& options, std::string_view version,
       timing_(timing),
       origin_(Origin(options, version)),
       stub_(TraceService::NewStub(channel)) {
-  // At once: the rate of a counter that appears later misses its first event.
+  // Counts all results at once: the rate of a counter that appears later misses its first event.
   for (const char* const result : {"exported", "queue_full", "refused", "unreachable"}) {
     metrics_.CountSpans(result, 0);
   }
@@ -140,7 +141,7 @@ OtlpExporter::OtlpExporter(const OtlpOptions& options, std::string_view version,
 
 OtlpExporter::~OtlpExporter() { Stop(absl::ZeroDuration()); }
 
-// The last 56 bits of a trace's id are random (Trace Context, level 2).
+// Uses the last 56 bits of the trace's id, which are random (Trace Context, level 2).
 bool OtlpExporter::Samples(const TraceContext& trace) const {
   constexpr size_t kDigits = 14;
   const uint64_t random =
@@ -248,7 +249,7 @@ grpc::Status OtlpExporter::TryOnce(const Request& request, Response& response) {
 }
 
 bool OtlpExporter::WaitToRetry(absl::Time since, absl::Duration delay) {
-  // Replicas that lost one collector do not come back to it all at once.
+  // Varies the delay, so that replicas that lost one collector do not all return at once.
   delay *= absl::Uniform(random_, 0.8, 1.2);
   const absl::Time until = Now() + delay;
   if (until - since > timing_.give_up) return false;

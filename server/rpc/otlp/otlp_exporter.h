@@ -27,27 +27,27 @@
 
 namespace tlm {
 
-// Batches of spans in calls of opentelemetry.proto.collector.trace.v1.TraceService.Export, from a
-// queue that calls never wait for: what does not fit is lost, and counted. Thread-safe, but for
-// Stop.
+// Sends batches of spans with opentelemetry.proto.collector.trace.v1.TraceService.Export, from a
+// queue that calls never wait for: spans that do not fit are lost, and counted. Thread-safe, except
+// for Stop.
 class OtlpExporter final : public CallObserver {
  public:
-  // Calls, each with its spans: some 4 KiB a call.
+  // Limits in calls, each with its spans: about 4 KiB per call.
   static constexpr size_t kMaxQueuedCalls = 4096;
   static constexpr size_t kMaxBatchCalls = 512;
 
   struct Timing {
-    absl::Duration gather = absl::Seconds(1);  // before a batch that is not full
+    absl::Duration gather = absl::Seconds(1);  // wait before a batch that is not full
     absl::Duration export_timeout = absl::Seconds(10);
-    absl::Duration first_retry = absl::Seconds(1);  // doubles from retry to retry
+    absl::Duration first_retry = absl::Seconds(1);  // doubles with each retry
     absl::Duration longest_retry = absl::Seconds(10);
-    absl::Duration give_up = absl::Minutes(1);  // a batch is lost when it was tried so long
+    absl::Duration give_up = absl::Minutes(1);  // after this time of trying, a batch is lost
   };
 
-  // "package.Service/Call" of a call by CallRecord::rpc. Thread-safe.
+  // Maps CallRecord::rpc to "package.Service/Call". Thread-safe.
   using MethodNames = std::function<std::string(std::string_view rpc)>;
 
-  // With options.endpoint; does not wait for a connection. `version` is the server's, `metrics`
+  // Needs options.endpoint; does not wait for a connection. `version` is the server's; `metrics`
   // outlives the exporter. FAILED_PRECONDITION names a CA file that cannot be used.
   static absl::StatusOr<std::unique_ptr<OtlpExporter>> Start(const OtlpOptions& options,
                                                              std::string_view version,
@@ -59,17 +59,18 @@ class OtlpExporter final : public CallObserver {
                                                              std::string_view version,
                                                              MethodNames methods, Metrics& metrics,
                                                              const Timing& timing);
-  // Stop()s at once.
+  // Calls Stop with no time left.
   ~OtlpExporter() override;
   OtlpExporter(const OtlpExporter&) = delete;
   OtlpExporter& operator=(const OtlpExporter&) = delete;
 
-  // As options.sample_ratio says, by the trace's id: the same for all servers.
+  // Samples options.sample_ratio of the traces, by the trace's id: all servers decide alike.
   bool Samples(const TraceContext& trace) const override;
-  // Queues the spans of a sampled call with sufficient credentials; any client can make others.
+  // Queues the spans of a sampled call with sufficient credentials; any client can make other
+  // calls.
   void OnCallEnd(const CallRecord& record, const CallSummary& summary) override;
 
-  // Sends what is queued, for at most `limit` and without retries; the rest is lost. Idempotent.
+  // Sends the queued spans, for at most `limit` and without retries; the rest is lost. Idempotent.
   void Stop(absl::Duration limit);
 
  private:
@@ -82,26 +83,26 @@ class OtlpExporter final : public CallObserver {
                Metrics& metrics, const Timing& timing,
                const std::shared_ptr<grpc::Channel>& channel);
   void Run();
-  // Waits for calls; their spans, moved into `request`, and the number of these. 0: the end.
+  // Waits for calls, moves their spans into `request` and returns the number of spans. 0: the end.
   int64_t TakeBatch(Request& request);
-  // Returns when it is accepted, refused or lost.
+  // Returns once the batch is accepted, refused or lost.
   void Send(const Request& request, int64_t spans);
   grpc::Status TryOnce(const Request& request, Response& response);
-  // False if there is to be no further attempt after one that began `since`.
+  // Returns false if no further attempt is to follow; the first attempt began at `since`.
   bool WaitToRetry(absl::Time since, absl::Duration delay);
   void Accepted(const Response& response, int64_t spans);
-  // Logs the first of several faults in a row, and its end.
+  // Logs the first of several faults in a row, and the end of the series.
   void NoteFault(const std::string& fault);
 
   const OtlpOptions options_;
   const MethodNames methods_;
   Metrics& metrics_;
   const Timing timing_;
-  opentelemetry::proto::trace::v1::ResourceSpans origin_;  // of every batch, without spans
+  opentelemetry::proto::trace::v1::ResourceSpans origin_;  // copied into every batch; has no spans
   const std::unique_ptr<TraceService::Stub> stub_;
-  // The exporter thread's.
+  // Used by the exporter thread only.
   bool faulty_ = false;
-  bool gone_ = false;  // failed while stopping: nothing more is sent
+  bool gone_ = false;  // an export failed while stopping; nothing more is sent
   absl::BitGen random_;
 
   Mutex mutex_;
@@ -109,7 +110,7 @@ class OtlpExporter final : public CallObserver {
   std::deque<Spans> queue_ TLM_GUARDED_BY(mutex_);
   bool stopping_ TLM_GUARDED_BY(mutex_) = false;
   absl::Time stop_by_ TLM_GUARDED_BY(mutex_) = absl::InfiniteFuture();
-  grpc::ClientContext* running_ TLM_GUARDED_BY(mutex_) = nullptr;  // the export that runs
+  grpc::ClientContext* running_ TLM_GUARDED_BY(mutex_) = nullptr;  // the running export
   bool done_ TLM_GUARDED_BY(mutex_) = false;                       // the thread is about to end
   std::thread thread_;                                             // last: uses the others
 };

@@ -1,4 +1,4 @@
-// The FLOPs and bytes of a call.
+// Computes the FLOPs and bytes of a call.
 #ifndef TLM_SERVER_RPC_OUTPUT_CALL_COST_H_
 #define TLM_SERVER_RPC_OUTPUT_CALL_COST_H_
 
@@ -9,13 +9,13 @@
 
 namespace tlm {
 
-// FLOPs of the matrix products for a sequence's first `tokens` positions, each attending to itself
-// and those before it, with the LM head for `logits_rows` of them; a multiply-add counts 2.
-// Recomputation after preemption is not included.
+// Returns the FLOPs of the matrix products for a sequence's first `tokens` positions, each
+// attending to itself and all earlier ones, with the LM head for `logits_rows` of them; a
+// multiply-add counts 2. Recomputation after preemption is not included.
 uint64_t SequenceFlops(const ModelConfig& config, int64_t tokens, int64_t logits_rows);
 
-// Bytes of weights that one step reads: all of them, except an untied embedding matrix, of which a
-// step reads single rows.
+// Returns the bytes of weights that one step reads: all weights except an untied embedding matrix,
+// of which a step reads single rows.
 uint64_t StepWeightBytes(const ServedModel& model);
 
 }  // namespace tlm

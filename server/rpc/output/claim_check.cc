@@ -63,7 +63,7 @@ absl::Status ClaimCheck::FillVerdict(const StreamEnd& end, v1::VerifyResponse& r
 
 OutputAssembler ClaimCheck::AssemblerAfter(size_t count) const {
   OutputAssembler output(plan_, work_, tokenizer_, prompt_tokens_);
-  // Where a stop string ended it is asked for afterwards.
+  // ReasonToEnd asks later whether a stop string ended it.
   output.Replay(std::span(work_.claimed).first(count)).IgnoreError();
   return output;
 }
@@ -81,7 +81,7 @@ std::optional<FinishReason> ClaimCheck::ReasonToEnd(const StreamEnd& end) const 
   if (finish.has_value()) reason = finish->reason;
   if (plan_.stop_strings.empty()) return reason;
   OutputAssembler output = AssemblerAfter(matched_);
-  // The text that is left may hold a stop string.
+  // The remaining text may contain a stop string.
   if (finish.has_value()) output.Close(finish->reason, finish->matched_token);
   if (output.ended()) reason = output.end().reason;
   return reason;

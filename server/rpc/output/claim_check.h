@@ -1,4 +1,4 @@
-// Compares the tokens that an output is said to have with those that the engine draws.
+// Compares the tokens claimed for an output with the tokens that the engine samples.
 #ifndef TLM_SERVER_RPC_OUTPUT_CLAIM_CHECK_H_
 #define TLM_SERVER_RPC_OUTPUT_CLAIM_CHECK_H_
 
@@ -15,9 +15,9 @@
 
 namespace tlm {
 
-// The engine draws a token behind each claimed one, up to the first that differs, and tells whether
-// the output ends by its ids and lengths. Stop strings are found here, in the text of the claimed
-// tokens as Generate finds them, and what is claimed behind one is not drawn:
+// The engine samples a token at each claimed position, up to the first that differs, and reports
+// whether the output ends by its ids and lengths. This class finds stop strings, in the text of the
+// claimed tokens as Generate finds them; tokens claimed after a stop string are not verified:
 //
 //   claimed   [ab][c S][TOP][x]     stop string STOP
 //   to draw   [ab][c S][TOP]        the output ends with [TOP]; [x] is a mismatch
@@ -25,33 +25,34 @@ namespace tlm {
 // Thread-compatible.
 class ClaimCheck {
  public:
-  // Of `call`, as ConvertVerify makes it. `tokenizer`, null only without stop strings, outlives
-  // this.
+  // `call` comes from ConvertVerify. `tokenizer` may be null only without stop strings and outlives
+  // this object.
   ClaimCheck(const GenerateCall& call, const Tokenizer* tokenizer, int64_t max_context);
 
-  // The first of the claimed tokens that need not be drawn; their number if all must be.
+  // Returns how many claimed tokens, from the first, must be sampled.
   size_t to_draw() const { return to_draw_; }
 
-  // The next token drawn. Those behind a mismatch do not count.
+  // Adds the next sampled token. Tokens after a mismatch do not count.
   void Add(int32_t id);
-  // The engine ended the output well, after the tokens added. Fills all but what is the call's.
-  // INTERNAL when it stopped early without a reason.
+  // Call when the engine has ended the output well, after the added tokens. Fills all fields except
+  // those about the call. INTERNAL when the engine stopped early without a reason.
   absl::Status FillVerdict(const StreamEnd& end, v1::VerifyResponse& response) const;
 
  private:
-  // Has taken in the first `count` claimed tokens, if nothing ended it before.
+  // Returns an assembler that has taken the first `count` claimed tokens, if nothing ended it
+  // before.
   OutputAssembler AssemblerAfter(size_t count) const;
-  // Why the output ends with the last of the tokens that matched; none when it goes on.
+  // Returns why the output ends with the last token that matched; nullopt when it continues.
   std::optional<FinishReason> ReasonToEnd(const StreamEnd& end) const;
 
-  const GenerateWork work_;  // the claimed tokens and stop criteria alone
+  const GenerateWork work_;  // only the claimed tokens and stop criteria
   const OutputPlan plan_;
   const Tokenizer* const tokenizer_;
   const int64_t prompt_tokens_;
   const int64_t max_context_;
   size_t to_draw_;
-  size_t matched_ = 0;            // claimed tokens, from the first, that were drawn
-  std::optional<int32_t> other_;  // drawn instead of the next
+  size_t matched_ = 0;            // claimed tokens, from the first, that were sampled
+  std::optional<int32_t> other_;  // sampled instead of the next claimed token
 };
 
 }  // namespace tlm

@@ -67,7 +67,7 @@ OutputAssembler::OutputAssembler(const OutputPlan& plan, const GenerateWork& wor
       event_position_(prompt_tokens) {
   if (plan_.regions.has_value()) regions_.emplace(*plan_.regions, call_seed);
   if (plan_.text || regions_.has_value() || !plan_.stop_strings.empty()) {
-    // Markers that are special tokens are text, else there was nothing to tell regions by.
+    // Special tokens that are markers must become text, or the regions could not be recognized.
     const bool skips = !plan_.regions.has_value() || !plan_.regions->format.special_markers();
     decoder_.emplace(tokenizer_, skips, plan_.text_position);
   }
@@ -113,7 +113,7 @@ void OutputAssembler::Close(FinishReason reason, int32_t matched_token) {
 }
 
 bool OutputAssembler::NextEvent(v1::GenerateTokens& event) {
-  // Without tokens and text one may have nothing: what is new about the regions is held back.
+  // Without tokens and text an event may be empty, if the changes of regions are held back.
   while (IsEventDue()) {
     event.set_position(static_cast<uint64_t>(event_position_));
     TakeItems(EventTokens(), &event);
@@ -134,7 +134,7 @@ bool OutputAssembler::IsEventDue() const {
 
 void OutputAssembler::EndRegions(v1::GenerateFinished& finished) {
   if (!regions_.has_value()) return;
-  // Text without a token: of a resumed output, whose reader has it.
+  // Text without a token belongs to a resumed output, whose reader has it.
   regions_->Append(text_, nullptr);
   regions_->End(*finished.mutable_regions());
 }
@@ -149,7 +149,7 @@ void OutputAssembler::Process(SampledToken token) {
   items_.push_back({std::move(token), DecodedEnd()});
   if (decoder_.has_value()) AppendText(decoder_->Append(id), Searching());
   if (!ended()) Settle(items_.back());
-  // Its reader has it, and the text up to its end.
+  // The reader of a replayed token has it, and the text up to its end.
   if (processed_tokens_ > replayed_tokens_ || items_.empty()) return;
   TakeItems(1, nullptr);
   event_position_ = next_position_;
@@ -196,19 +196,19 @@ void OutputAssembler::End(OutputEnd end) {
   if (!items_.empty()) items_.back().text_end = DecodedEnd();
 }
 
-// Text that no later token can take back.
+// Returns the end of the text that no later token can take back.
 int64_t OutputAssembler::CertainEnd() const {
   if (!filter_begin_.has_value()) return DecodedEnd();
   return *filter_begin_ + filter_.releasable();
 }
 
-// How often an event holds its text: as it is, in deltas, and as arguments, which JSON may
-// lengthen.
+// Returns how many times an event contains its text: as text, in deltas, and as arguments, which
+// JSON may lengthen.
 int64_t OutputAssembler::TextFactor() const {
   return (plan_.text ? 1 : 0) + (regions_.has_value() ? 3 : 0);
 }
 
-// As many of the sendable ones as fill an event, up to a settled one if there is one.
+// Returns the number of sendable tokens that fill an event, up to a settled one if there is one.
 size_t OutputAssembler::EventTokens() const {
   int64_t bytes = 0;
   int64_t text_end = text_begin_;
@@ -226,7 +226,7 @@ size_t OutputAssembler::EventTokens() const {
   return sendable_;
 }
 
-// Takes the first `count` items, at least one, with the text up to the end of the last of them;
+// Moves the first `count` items, at least one, with the text up to the end of the last of them,
 // into `event` unless it is null.
 void OutputAssembler::TakeItems(size_t count, v1::GenerateTokens* event) {
   std::string text = text_.substr(0, static_cast<size_t>(items_[count - 1].text_end - text_begin_));

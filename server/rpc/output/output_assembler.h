@@ -26,8 +26,8 @@ namespace tlm {
 // Thread-compatible.
 class PromptAssembler {
  public:
-  // Of a prompt of `prompt_tokens`, of which the first, `first_id`, has no score. `tokenizer` may
-  // be null; it outlives this.
+  // The prompt has `prompt_tokens` tokens; the first, `first_id`, has no score. `tokenizer` may be
+  // null; it outlives this object.
   PromptAssembler(int32_t first_id, int64_t prompt_tokens, const Tokenizer* tokenizer);
 
   // Takes the score of the next token.
@@ -36,18 +36,18 @@ class PromptAssembler {
   // No further score will come.
   void Close() { closed_ = true; }
 
-  // Every token with a score has been in an event.
+  // Returns true when every token with a score has been in an event.
   bool complete() const { return sent_ == prompt_tokens_ || (closed_ && tokens_.empty()); }
-  // Tokens that wait to be sent.
+  // Returns the number of tokens not sent yet.
   int64_t backlog() const { return static_cast<int64_t>(tokens_.size()); }
 
-  // Fills the next event, at most about kMaxChunkBytes of it; false when there is nothing to send.
+  // Fills the next event, of at most about kMaxChunkBytes; false when there is nothing to send.
   bool NextEvent(v1::GeneratePrompt& event);
 
  private:
   const int64_t prompt_tokens_;
   const Tokenizer* const tokenizer_;
-  std::deque<SampledToken> tokens_;  // not yet sent, as far as known
+  std::deque<SampledToken> tokens_;  // known tokens not sent yet
   int64_t sent_ = 0;
   bool closed_ = false;
 };
@@ -55,69 +55,70 @@ class PromptAssembler {
 // How an output ended.
 struct OutputEnd {
   FinishReason reason = FinishReason::kLength;
-  int32_t matched_token = -1;              // kEos, kStopToken
-  std::optional<std::string> stop_string;  // if set, it ended the output, not `reason`
+  int32_t matched_token = -1;              // the token of kEos and kStopToken
+  std::optional<std::string> stop_string;  // if set, it ended the output instead of `reason`
 };
 
-// kStopToken of one that a stop string ended.
+// Returns kStopToken for an output that a stop string ended.
 v1::FinishReason ToProto(FinishReason reason);
 
 // The extent of the output:
 //
 //   text     abc STOP xyz       up to the stop string, or with include_stop including it
-//   tokens   [ab][c S][TOP][x]  the tokens that begin before the text's end: [ab][c S];
-//                               with stop_string_tokens those to the stop string's end: [TOP], too
+//   tokens   [ab][c S][TOP][x]  the tokens that begin before the text's end: [ab][c S]; with
+//                               stop_string_tokens all up to the stop string's end: [TOP] too
 //
-// A token's text begins where the text decoded before it ends, so the bytes of a character that
-// several tokens share belong to the last of them. The eos or stop token that ends an output is
-// part of it only with include_stop, but counts as generated in any case.
+// A token's text begins where the text of the previous tokens ends, so the bytes of a character
+// that several tokens share belong to the last of them. The eos or stop token that ends an output
+// is part of it only with include_stop, but always counts as generated.
 //
-// An event has tokens, and all the text up to the end of its last token, and what is new about the
-// regions with that text. It ends behind a token
-// whose text is settled (whole characters, none of it the possible beginning of a stop string) or
-// with the output:
+// An event has tokens, all the text up to the end of its last token, and the changes of regions
+// within that text. It ends with the output, or after a settled token, whose text is final (whole
+// characters, no part of which may begin a stop string):
 //
 //   tokens   [ab][\xe2\x82][\xac ][S][he said]        stop string STOP
 //   settled   x             x        x
 //
 // The number of received tokens alone determines the received text, so another replica can continue
 // a stream from the ids (Replay). An event that would become too large before a token is settled
-// ends behind another token, with the text that is certain by then; this depends on the tokens
-// alone, too.
+// ends after an unsettled token, with the text that is final by then; this also depends on the
+// tokens alone.
 //
 // Thread-compatible.
 class OutputAssembler {
  public:
-  // `tokenizer` may be null when the plan wants neither text, regions nor stop strings; it outlives
-  // this. `work` has the ids that can end the output. `call_seed`: see RegionWriter.
+  // `tokenizer` may be null when the plan wants no text, regions or stop strings; it outlives this
+  // object. `work` has the ids that can end the output. `call_seed`: see RegionWriter.
   OutputAssembler(const OutputPlan& plan, const GenerateWork& work, const Tokenizer* tokenizer,
                   int64_t prompt_tokens, uint64_t call_seed = 0);
 
-  // Once, before all other calls: the output begins with these tokens, which the client already has
-  // with their text. They count as generated and are in no event. INVALID_ARGUMENT when a stop
-  // string ends the output before the last of them; the last one may end it.
+  // Call at most once, before all other calls: the output begins with these tokens, which the
+  // client already has with their text. They count as generated and are in no event.
+  // INVALID_ARGUMENT when a stop string ends the output before the last of them; the last one may
+  // end it.
   absl::Status Replay(std::span<const int32_t> ids);
 
   // Takes the next sampled token. Once ended() this does nothing: surplus tokens are dropped.
   void Append(SampledToken token);
-  // The engine ended the sequence after the last token appended.
+  // Call when the engine has ended the sequence after the last token appended.
   void Close(FinishReason reason, int32_t matched_token);
 
-  // By a stop string or by Close(); no token is held back any more.
+  // Returns true after a stop string or Close(); no token is held back any more.
   bool ended() const { return end_.has_value(); }
   const OutputEnd& end() const { return *end_; }
-  // Tokens generated so far, up to and including the one that ended the output.
+  // Returns the number of tokens generated so far, up to and including the one that ended the
+  // output.
   int64_t completion_tokens() const { return completion_tokens_; }
-  // Those of them that were replayed.
+  // Replayed tokens among them.
   int64_t replayed_tokens() const { return replayed_tokens_; }
-  // Tokens not sent yet.
+  // Returns the number of tokens not sent yet.
   int64_t backlog() const { return static_cast<int64_t>(items_.size()); }
 
   // Fills the next event, of at most about kMaxChunkBytes; false when none is due.
   bool NextEvent(v1::GenerateTokens& event);
-  // Once, behind the last event: the regions' rest.
+  // Call once, after the last event: fills in the remaining regions.
   void EndRegions(v1::GenerateFinished& finished);
-  // Those whose events were taken; none are counted where they are not told.
+  // Counts of the regions whose events were taken; 0 unless regions are reported.
   RegionCounts regions() const {
     return regions_.has_value() ? regions_->counts() : RegionCounts();
   }
@@ -126,7 +127,7 @@ class OutputAssembler {
   struct Item {
     SampledToken token;
     int64_t text_begin = 0;  // offset in the output's text
-    int64_t text_end = 0;    // of the text that an event may hold whose last token this is
+    int64_t text_end = 0;    // end of an event's text after this token
     bool settled = false;
   };
 
@@ -137,7 +138,7 @@ class OutputAssembler {
   void Process(SampledToken token);
   void AppendText(const std::string& text, bool search);
   void Settle(Item& item);
-  // Behind the last token that begins before `tokens_end`.
+  // Ends the text at `text_end` and drops the tokens that begin at or after `tokens_end`.
   void EndAt(int64_t text_end, int64_t tokens_end, OutputEnd end);
   void End(OutputEnd end);
   bool IsEventDue() const;
@@ -146,25 +147,25 @@ class OutputAssembler {
   void TakeItems(size_t count, v1::GenerateTokens* event);
 
   const OutputPlan plan_;
-  const int64_t min_new_tokens_;  // stop strings are not looked for before
+  const int64_t min_new_tokens_;  // no stop string is searched for before
   const std::vector<int32_t> ending_ids_;
   const Tokenizer* const tokenizer_;
-  std::optional<StreamDecoder> decoder_;  // when text, regions or stop strings are wanted
-  std::optional<RegionWriter> regions_;   // when wanted; has the text that was taken
+  std::optional<StreamDecoder> decoder_;  // set when text, regions or stop strings are wanted
+  std::optional<RegionWriter> regions_;   // set when wanted; has the text of the events taken
   StopStringFilter filter_;
   std::optional<int64_t> filter_begin_;  // text offset where the filter began to look
 
   // A token that may have ended the output: the next token or Close() decides.
   std::optional<SampledToken> candidate_;
   std::deque<Item> items_;  // not yet sent
-  size_t sendable_ = 0;     // of items_, from the front: up to the last settled one
+  size_t sendable_ = 0;     // tokens of items_, from the front, up to the last settled one
   std::string text_;        // not yet sent
   int64_t text_begin_ = 0;  // offset of text_
-  int64_t next_position_;   // of items_.front()
-  int64_t event_position_;  // of the first token that no event stands for
+  int64_t next_position_;   // position of items_.front()
+  int64_t event_position_;  // first position that no event covers
   int64_t replayed_tokens_ = 0;
   int64_t processed_tokens_ = 0;
-  int64_t dropped_tokens_ = 0;  // of the processed ones: behind a stop string
+  int64_t dropped_tokens_ = 0;  // processed tokens after a stop string
   int64_t completion_tokens_ = 0;
   std::optional<OutputEnd> end_;
 };

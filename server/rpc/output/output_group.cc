@@ -88,7 +88,7 @@ void OutputGroup::CollectFrom(Output& output) {
     if (!start_.has_value()) start_ = StreamStart{.queue_time = end.queue_time};
     if (prompt_.has_value()) prompt_->Close();
   } else if (output.assembler.ended()) {
-    // A stop string was found; the engine knows nothing of those.
+    // A stop string was found; the engine does not know about stop strings.
     output.stream->Detach();
   }
 }
@@ -192,7 +192,7 @@ void OutputGroup::FillTiming(v1::Timing& timing) const {
 
 void OutputGroup::FillResources(const ModelConfig& config, uint64_t step_weight_bytes,
                                 v1::ResourceUsage& resources) const {
-  // A block that outputs share is counted by the first of them alone.
+  // Only the first output counts a block that outputs share.
   int64_t blocks = 0;
   for (const Output& output : outputs_) blocks += output.stream_end->kv_blocks_peak;
   resources.set_flops(Flops(config));
@@ -238,8 +238,9 @@ uint64_t OutputGroup::Flops(const ModelConfig& config) const {
   return flops;
 }
 
-// The prompt, and what was replayed behind it, is computed once, and so is the row that every
-// output samples its first token from; without any only the beginning may have been.
+// The prompt, and replayed tokens after it, are computed once, and so is the row from which every
+// output samples its first token. If no token was sampled, only the beginning may have been
+// computed.
 uint64_t OutputGroup::PromptFlops(const ModelConfig& config) const {
   const int64_t cached = start_->cached_prompt_tokens;
   int64_t computed = prompt_tokens_ + outputs_.front().assembler.replayed_tokens();
@@ -252,7 +253,8 @@ uint64_t OutputGroup::PromptFlops(const ModelConfig& config) const {
   return SequenceFlops(config, computed, rows) - SequenceFlops(config, cached, 0);
 }
 
-// Outputs are decoded side by side: of the steps after the prompt the longest output's count.
+// Outputs are decoded in parallel, so only the longest output counts for the steps after the
+// prompt.
 int64_t OutputGroup::Steps() const {
   const Output& first = outputs_.front();
   const int64_t first_decodes = Decodes(first) - first.stream_end->speculation.steps_saved;

@@ -1,4 +1,4 @@
-// The outputs of one Generate call: their token streams, and which event is due next.
+// Manages the outputs of one Generate call: their token streams, and the order of their events.
 #ifndef TLM_SERVER_RPC_OUTPUT_OUTPUT_GROUP_H_
 #define TLM_SERVER_RPC_OUTPUT_OUTPUT_GROUP_H_
 
@@ -22,57 +22,57 @@
 
 namespace tlm {
 
-// Results that the token stream of a Generate output holds before its sequence is parked: enough
+// The results that a Generate output's token stream holds before its sequence is parked: enough
 // that a reader that keeps up never makes the engine wait.
 inline constexpr int64_t kStreamCapacity = 256;
 
-// Every output takes its turn:
+// The outputs take turns:
 //
 //   started, prompt*, (tokens of 0 | tokens of 1 | finished of 0 | tokens of 1 | ...)*
 //
-// An output that a stop string ended detaches its own token stream and waits for its end. A failure
-// of one that had not ended is the failure of all. An output may end without a token: then
-// `started` tells the time in the queue as its end does. Thread-compatible.
+// An output that a stop string ended detaches its own token stream and waits for its end. If an
+// output that had not ended fails, all fail. An output may end without a token; `started` then
+// reports the time in the queue from its end. Thread-compatible.
 class OutputGroup {
  public:
-  // Makes the token streams, all with this `listener`. `tokenizer` as OutputAssembler's.
+  // Makes the token streams, all with this `listener`. `tokenizer` as for OutputAssembler.
   OutputGroup(const GenerateCall& call, const Tokenizer* tokenizer,
               const std::weak_ptr<StreamListener>& listener);
 
-  // Once, before anything is collected: the one output begins with `ids`, as
-  // OutputAssembler::Replay says. When they end it, its token stream is detached at once.
+  // Call at most once, before anything is collected: the only output begins with `ids`, see
+  // OutputAssembler::Replay. If they end it, its token stream is detached at once.
   absl::Status Replay(std::span<const int32_t> ids);
 
-  // What the engine is to compute for `call`, which arrived at `arrival`, into these token streams.
+  // Returns the engine's request for `call`, which arrived at `arrival`, with these token streams.
   // The caller adds the tenant, the id and the deadline.
   Request RequestFor(GenerateCall call, absl::Time arrival) const;
 
   // Takes the results from the token streams.
   void Collect();
-  // Results that wait to be sent.
+  // Returns the number of results not sent yet.
   int64_t backlog() const;
   // Detaches all token streams. Idempotent.
   void Detach();
 
-  // Set once the first output was started.
+  // Set once the first output has started.
   const std::optional<StreamStart>& start() const { return start_; }
-  // Fills the next `prompt`, `tokens` or `finished` that is due; false when none is. Not before
-  // start() is set.
+  // Fills the next `prompt`, `tokens` or `finished` that is due; false when none is due. Call only
+  // after start() is set.
   bool NextEvent(v1::GenerateResponse& message);
-  // Why the call fails; remaining events of NextEvent are sent first.
+  // Returns why the call fails; remaining events of NextEvent are sent first.
   const absl::Status& failure() const { return failure_; }
-  // All outputs have ended, and their `finished` events were taken.
+  // Returns true when all outputs have ended and their `finished` events were taken.
   bool complete() const;
 
-  // Tokens generated so far, over all outputs, replayed ones included.
+  // Returns the number of tokens generated so far, over all outputs, replayed ones included.
   int64_t completion_tokens() const;
   size_t size() const { return outputs_.size(); }
-  // Of a complete group: what ended the output, as CallSummary::finish.
+  // For a complete group: what ended the output, as in CallSummary::finish.
   std::string_view FinishName(size_t output) const;
-  // Of a complete group: the regions of all outputs, replayed ones included.
+  // For a complete group: the regions of all outputs, replayed ones included.
   RegionCounts regions() const;
-  // Of a complete group: what this server did; decoding from the first token to the last output's
-  // end.
+  // For a complete group: the times on this server; decoding lasts from the first token to the end
+  // of the last output.
   absl::Duration prefill_time() const { return outputs_.front().stream_end->prefill_time; }
   absl::Duration decode_time() const;
   SpeculationCounts speculation() const;
@@ -90,9 +90,9 @@ class OutputGroup {
 
   void CollectFrom(Output& output);
   bool NextOutputEvent(size_t index, v1::GenerateResponse& message);
-  // Tokens of an output that were sampled here.
+  // Returns the number of tokens of an output that this server sampled.
   static int64_t SampledTokens(const Output& output);
-  // Those behind the first that were drawn.
+  // Returns the number of sampled tokens after the first one, without forced ones.
   static int64_t Decodes(const Output& output);
   int64_t SampledTokens() const;
   uint64_t Flops(const ModelConfig& config) const;
@@ -100,7 +100,7 @@ class OutputGroup {
   int64_t Steps() const;
 
   const int64_t prompt_tokens_;
-  std::optional<PromptAssembler> prompt_;  // when asked for
+  std::optional<PromptAssembler> prompt_;  // when requested
   std::vector<Output> outputs_;
   std::optional<StreamStart> start_;
   absl::Status failure_;

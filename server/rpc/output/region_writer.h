@@ -1,4 +1,4 @@
-// Writes what is new about the regions of an output into messages, and counts them.
+// Writes the changes of an output's regions into messages, and counts the regions.
 #ifndef TLM_SERVER_RPC_OUTPUT_REGION_WRITER_H_
 #define TLM_SERVER_RPC_OUTPUT_REGION_WRITER_H_
 
@@ -17,27 +17,27 @@
 
 namespace tlm {
 
-// Of the calls that an output holds: a function of the prompt and the output's index.
+// Returns the seed of an output's tool-call ids: a function of the prompt and the output's index.
 uint64_t CallSeed(std::span<const int32_t> prompt, int64_t output_index);
-// The id of a call: 9 letters and digits.
+// Returns the id of a call: 9 letters and digits.
 std::string CallId(uint64_t call_seed, int32_t call_index);
 
-// Of one output. Thread-compatible.
+// Writes the regions of one output. Thread-compatible.
 class RegionWriter {
  public:
   using Events = google::protobuf::RepeatedPtrField<v1::RegionEvent>;
 
   RegionWriter(const RegionPlan& plan, uint64_t call_seed) : reader_(plan), call_seed_(call_seed) {}
 
-  // A token whose text begins at this offset of the output's text. In order, before the text that
-  // follows there.
+  // Adds a token whose text begins at this offset of the output's text. Call in order, before the
+  // text at that offset is appended.
   void AddToken(int64_t text_begin) { token_begins_.push_back(text_begin); }
-  // The text goes on; `events` may be null.
+  // Appends text of the output; `events` may be null.
   void Append(std::string_view text, Events* events);
-  // It has ended. Once, last.
+  // Ends the text. Call once, last.
   void End(Events& events);
 
-  // Of what was written by now.
+  // Counts of the regions written so far.
   const RegionCounts& counts() const { return counts_; }
 
  private:
@@ -46,8 +46,8 @@ class RegionWriter {
 
   RegionReader reader_;
   const uint64_t call_seed_;
-  std::deque<int64_t> token_begins_;  // of tokens whose region is not known yet
-  int64_t text_end_ = 0;              // of the events' text
+  std::deque<int64_t> token_begins_;  // begins of tokens whose region is not known yet
+  int64_t text_end_ = 0;              // end of the events' text
   RegionCounts counts_;
 };
 

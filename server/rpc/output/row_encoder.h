@@ -1,4 +1,4 @@
-// Encodes one position's logits as Forward sends them.
+// Encodes one position's logits for Forward responses.
 #ifndef TLM_SERVER_RPC_OUTPUT_ROW_ENCODER_H_
 #define TLM_SERVER_RPC_OUTPUT_ROW_ENCODER_H_
 
@@ -18,9 +18,9 @@ class RowEncoder {
  public:
   explicit RowEncoder(const RowFormat& format) : format_(format) {}
 
-  // Adds one row, `logits` being over the whole vocabulary: to rows.data in the format's dtype
-  // (rounded to nearest even), or to rows.top. Probabilities are softmax over the whole vocabulary:
-  // sums in double, in the order of the ids; every value rounded once. DATA_LOSS when a logit is
+  // Adds one row to rows.data, in the format's dtype (rounded to nearest even), or to rows.top.
+  // `logits` cover the whole vocabulary. Probabilities are a softmax over the whole vocabulary:
+  // sums in double, in the order of the ids; every value is rounded once. DATA_LOSS when a logit is
   // NaN or +infinity or all are -infinity.
   absl::Status Append(std::span<const float> logits, v1::ForwardRows& rows);
 

@@ -1,4 +1,4 @@
-// Finds stop strings in text that arrives in pieces, and how much of it may be sent.
+// Finds stop strings in text that arrives in pieces, and computes how much of it may be sent.
 #ifndef TLM_SERVER_RPC_OUTPUT_STOP_STRING_FILTER_H_
 #define TLM_SERVER_RPC_OUTPUT_STOP_STRING_FILTER_H_
 
@@ -16,19 +16,19 @@ class StopStringFilter {
  public:
   // Offsets count the bytes of all text appended so far.
   struct Match {
-    size_t index = 0;   // of the stop string
+    size_t index = 0;   // index of the stop string
     int64_t begin = 0;  // its first byte
     int64_t end = 0;    // one past its last byte
   };
 
-  // No string may be empty; without any the filter never matches.
+  // No string may be empty; without strings the filter never matches.
   explicit StopStringFilter(std::vector<std::string> stop_strings);
 
-  // Searches more text. Returns the match that ends first; of those that end together the longest
-  // one. No calls after a match.
+  // Searches more text. Returns the match that ends first; of matches that end together, the
+  // longest. No calls after a match.
   std::optional<Match> Append(std::string_view text);
 
-  // Bytes from the start that belong to no match that may still come.
+  // Returns the number of bytes, from the start, that no later match can contain.
   int64_t releasable() const { return length_ - held_; }
 
   const std::string& stop_string(size_t index) const { return patterns_[index].text; }

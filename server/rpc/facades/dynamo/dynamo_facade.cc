@@ -12,7 +12,7 @@
 namespace tlm {
 namespace {
 
-// Which of the ranks of a group of servers is to compute a request.
+// Returns the rank, in a group of servers, that is to compute a request.
 std::string DataParallelRank(const grpc::CallbackServerContext& context) {
   const auto rank = context.client_metadata().find("x-data-parallel-rank");
   if (rank == context.client_metadata().end()) return "";

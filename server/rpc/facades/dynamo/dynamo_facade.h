@@ -1,5 +1,5 @@
-// The façade `dynamo`: vllm.Inference and vllm.Control, as the vllm sidecar of NVIDIA Dynamo uses
-// them.
+// Implements the façade `dynamo`: vllm.Inference and vllm.Control, as the vllm sidecar of NVIDIA
+// Dynamo uses them.
 #ifndef TLM_SERVER_RPC_FACADES_DYNAMO_DYNAMO_FACADE_H_
 #define TLM_SERVER_RPC_FACADES_DYNAMO_DYNAMO_FACADE_H_
 
@@ -14,7 +14,7 @@
 
 namespace tlm {
 
-// Its methods have their messages as bytes: see raw_message.h.
+// Its methods have raw messages: see raw_message.h.
 using DynamoInferenceMethods = vllm::Inference::WithRawCallbackMethod_Generate<
     vllm::Inference::WithRawCallbackMethod_GenerateStream<vllm::Inference::Service>>;
 

@@ -12,7 +12,7 @@
 namespace tlm {
 namespace {
 
-// Zero is the default of these, which tlm.v1 leaves unset.
+// Zero means the default in these fields; tlm.v1 leaves such fields unset.
 void ReadSampling(vllm::GenerateRequest& request, v1::SamplingParams& sampling) {
   if (request.has_temperature()) sampling.set_temperature(request.temperature());
   const vllm::RandomSampling& random = request.sampling();
@@ -83,7 +83,7 @@ absl::Status ReadCache(vllm::KVCacheParameters& kv, v1::CacheOptions& cache) {
   return absl::OkStatus();
 }
 
-// Smaller is earlier there, later here.
+// A smaller number is more urgent there, less urgent here.
 absl::Status ReadPriority(int32_t priority, v1::SchedulingOptions& scheduling) {
   TLM_RETURN_IF_ERROR(CheckRange<int32_t>("priority", priority, -kMaxPriority, kMaxPriority));
   scheduling.set_priority(-priority);
@@ -97,7 +97,7 @@ absl::Status CheckUnsupported(const vllm::GenerateRequest& request) {
   return CheckFieldsKnown(request);
 }
 
-// The number of alternatives that are asked for, along with log-probabilities if `wanted`.
+// Returns the number of alternatives requested, along with log-probabilities if `wanted`.
 absl::StatusOr<int> ReadCandidates(std::string_view field, bool wanted, bool given,
                                    const vllm::CandidateTokens& candidates,
                                    const ServedModel& model) {
@@ -119,7 +119,7 @@ absl::StatusOr<int> ReadCandidates(std::string_view field, bool wanted, bool giv
   return 0;
 }
 
-// The alternatives without the token itself, whose log-probability stands beside them.
+// Fills in the alternatives, except for the token itself, whose log-probability has its own field.
 void FillCandidates(const v1::TokenInfo& token, int top, vllm::CandidateTokenInfo& info) {
   for (int i = 0; i < std::min(top, token.top_size()); ++i) {
     const v1::TopToken& other = token.top(i);
@@ -200,7 +200,7 @@ absl::Status InferenceMapping::ReadResponse(const vllm::GenerateRequest& request
       top_, ReadCandidates("response.output_candidates", logprobs_,
                            response.has_output_candidates(), response.output_candidates(), model));
   if (response.has_output_text()) output.set_text(response.output_text());
-  output.set_token_ids(true);  // they are counted in any case
+  output.set_token_ids(true);  // always needed for counting
   output.set_stop_string_tokens(true);
   output.set_logprobs(logprobs_);
   output.set_prompt_logprobs(prompt_logprobs_);
@@ -234,7 +234,7 @@ bool InferenceMapping::WriteStarted(const v1::GenerateStarted& started,
   prompt_tokens_ = started.prompt_token_count();
   prompt_.set_num_prompt_tokens(prompt_tokens_);
   if (prompt_logprobs_) return false;
-  // The end of the prompt is what a truncation leaves.
+  // A truncated prompt keeps its end.
   if (prompt_ids_)
     prompt_.mutable_token_ids()->Add(given_ids_.end() - prompt_tokens_, given_ids_.end());
   response.mutable_prompt_info()->Swap(&prompt_);
@@ -285,7 +285,7 @@ void InferenceMapping::WriteFinished(v1::GenerateFinished& finished, vllm::Seque
   info.set_num_output_tokens(output_tokens_[finished.output_index()]);
 }
 
-// The token that ended the output is counted, but tlm.v1 sends it only as a part of the text.
+// Counts the token that ended the output; tlm.v1 sends it only as part of the text.
 void InferenceMapping::WriteEnd(uint32_t index, uint32_t id, vllm::SequenceOutput& output) {
   if (include_stop_ || logprobs_) return;
   output.set_num_tokens(output.num_tokens() + 1);

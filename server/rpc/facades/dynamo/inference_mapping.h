@@ -1,4 +1,4 @@
-// vllm.Inference's messages as those of tlm.v1.LanguageModel.Generate.
+// Maps messages of vllm.Inference to messages of tlm.v1.LanguageModel.Generate and back.
 #ifndef TLM_SERVER_RPC_FACADES_DYNAMO_INFERENCE_MAPPING_H_
 #define TLM_SERVER_RPC_FACADES_DYNAMO_INFERENCE_MAPPING_H_
 
@@ -16,20 +16,20 @@
 
 namespace tlm {
 
-// As GenerateMapping. The comments of the proto file tell what becomes of each field.
+// See GenerateMapping. The comments of the proto file say how each field is used.
 class InferenceMapping final
     : public GenerateMapping<vllm::GenerateRequest, vllm::GenerateResponse> {
  public:
   enum class Answer { kStream, kUnary };
 
-  // `data_parallel_rank`: the metadata of that name; empty without it.
+  // `data_parallel_rank`: the metadata of that name; empty when absent.
   explicit InferenceMapping(Answer answer, std::string data_parallel_rank = "")
       : answer_(answer), data_parallel_rank_(std::move(data_parallel_rank)) {}
 
   absl::Status Read(vllm::GenerateRequest& request, const ServedModel& model,
                     v1::GenerateRequest& generate) override;
-  // Dynamo keeps requests from a worker for some seconds after a call that fails at once, but for
-  // refused ones. A worker with a full queue is not to be left alone until it is idle.
+  // Dynamo sends a worker no requests for some seconds after a call that fails at once, unless it
+  // was refused. A worker with a full queue must keep getting requests, or it would become idle.
   bool FailsAsStream(const absl::Status& status) const override {
     return absl::IsResourceExhausted(status);
   }
@@ -50,20 +50,20 @@ class InferenceMapping final
   const Answer answer_;
   const std::string data_parallel_rank_;
 
-  // What the response is to have.
+  // Parts of the response that the request asks for.
   bool prompt_ids_ = false;
   bool prompt_logprobs_ = false;
   bool token_ids_ = false;
   bool logprobs_ = false;
   bool include_stop_ = false;
-  // Alternatives at each position.
+  // The number of alternatives at each position.
   int prompt_top_ = 0;
   int top_ = 0;
 
-  std::vector<uint32_t> given_ids_;      // those of the request, if they are asked for
-  uint32_t prompt_tokens_ = 0;           // of the prompt
-  vllm::PromptInfo prompt_;              // so far
-  std::vector<uint32_t> output_tokens_;  // sent, by sequence
+  std::vector<uint32_t> given_ids_;      // the request's ids, if asked for
+  uint32_t prompt_tokens_ = 0;           // number of tokens
+  vllm::PromptInfo prompt_;              // built up so far
+  std::vector<uint32_t> output_tokens_;  // tokens sent, by sequence
 };
 
 }  // namespace tlm

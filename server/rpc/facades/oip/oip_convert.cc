@@ -38,14 +38,14 @@ const NamedOutput& Named(OipOutput output) {
 
 using Tensor = inference::ModelInferRequest::InferInputTensor;
 
-// An input, wherever its elements are.
+// An input tensor, with its elements in either encoding.
 struct Input {
   const Tensor& tensor;
   const std::string* raw;  // null: in tensor.contents()
   std::string field;       // for errors
 };
 
-// [n] or [1, n].
+// Reads the element count from the shape [n] or [1, n].
 absl::StatusOr<int64_t> ElementCount(const Input& input) {
   const auto& shape = input.tensor.shape();
   const int dimensions = shape.size();

@@ -1,4 +1,4 @@
-// The Open Inference Protocol's requests as tlm.v1's, and answers back.
+// Converts the Open Inference Protocol's requests to tlm.v1's, and answers back.
 #ifndef TLM_SERVER_RPC_FACADES_OIP_OIP_CONVERT_H_
 #define TLM_SERVER_RPC_FACADES_OIP_OIP_CONVERT_H_
 
@@ -22,11 +22,11 @@ enum class OipOutput { kText, kTokenIds, kFinishReason };
 
 struct OipCall {
   v1::GenerateRequest request;     // one output, in one `tokens` event
-  std::vector<OipOutput> outputs;  // in the order they are answered
-  bool raw = false;                // tensors as raw bytes, as in the request
+  std::vector<OipOutput> outputs;  // in the order of the answer
+  bool raw = false;                // tensors as raw bytes, like the request's
 };
 
-// An output, and how it ended.
+// An output and its finish reason.
 struct OipAnswer {
   std::string text;
   std::vector<int32_t> ids;
@@ -37,8 +37,9 @@ struct OipAnswer {
 absl::Status CheckOipModel(const std::string& name, const std::string& version,
                            const ServedModel& model);
 
-// Everything but what ConvertGenerate checks. INVALID_ARGUMENT names the tensor or the parameter,
-// its value and what is allowed; FAILED_PRECONDITION for text where the model has no tokenizer.
+// Checks everything that ConvertGenerate does not. INVALID_ARGUMENT names the tensor or the
+// parameter, its value and the allowed values; FAILED_PRECONDITION for text when the model has no
+// tokenizer.
 absl::StatusOr<OipCall> ConvertOip(const inference::ModelInferRequest& request,
                                    const ServedModel& model);
 

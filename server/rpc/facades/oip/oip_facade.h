@@ -1,4 +1,4 @@
-// The façade `oip`: inference.GRPCInferenceService, the Open Inference Protocol.
+// Implements the façade `oip`: inference.GRPCInferenceService, the Open Inference Protocol.
 #ifndef TLM_SERVER_RPC_FACADES_OIP_OIP_FACADE_H_
 #define TLM_SERVER_RPC_FACADES_OIP_OIP_FACADE_H_
 
@@ -11,7 +11,7 @@
 
 namespace tlm {
 
-// ModelInfer has its messages as bytes: see raw_message.h.
+// ModelInfer has raw messages: see raw_message.h.
 using OipMethods = inference::GRPCInferenceService::WithCallbackMethod_ServerLive<
     inference::GRPCInferenceService::WithCallbackMethod_ServerReady<
         inference::GRPCInferenceService::WithCallbackMethod_ModelReady<
@@ -20,7 +20,7 @@ using OipMethods = inference::GRPCInferenceService::WithCallbackMethod_ServerLiv
                     inference::GRPCInferenceService::WithRawCallbackMethod_ModelInfer<
                         inference::GRPCInferenceService::Service>>>>>>;
 
-// While the model loads it is alive and not ready.
+// While the model loads, the server is live and not ready.
 class OipFacade final : public Facade, public OipMethods {
  public:
   using Facade::Facade;

@@ -19,7 +19,7 @@ namespace {
 
 using Parameter = inference::InferParameter;
 
-// Of a known parameter.
+// Describes a known parameter.
 std::string ParameterField(std::string_view name) { return fmt::format("parameters[{}]", name); }
 
 absl::StatusOr<double> NumberOf(const std::string& name, const Parameter& value) {

@@ -1,4 +1,4 @@
-// The parameters of an Open Inference Protocol request.
+// Reads the parameters of an Open Inference Protocol request.
 #ifndef TLM_SERVER_RPC_FACADES_OIP_OIP_PARAMETERS_H_
 #define TLM_SERVER_RPC_FACADES_OIP_OIP_PARAMETERS_H_
 
@@ -8,8 +8,9 @@
 
 namespace tlm {
 
-// Copies them to the fields of `request`. INVALID_ARGUMENT names a parameter that is unknown, of
-// the wrong type, or not representable in its field; ConvertGenerate checks ranges.
+// Copies the parameters of `message` to the fields of `request`. INVALID_ARGUMENT names a parameter
+// that is unknown, of the wrong type, or not representable in its field; ConvertGenerate checks
+// ranges.
 absl::Status ReadOipParameters(const inference::ModelInferRequest& message,
                                v1::GenerateRequest& request);
 

@@ -25,7 +25,7 @@ std::vector<std::string> ValuesOf(const grpc::CallbackServerContext& context, co
   return values;
 }
 
-// The number of calls that were ended.
+// Returns how many calls were ended.
 absl::StatusOr<int64_t> AbortTarget(const openengine::AbortRequest& request, const RpcContext& rpc,
                                     const Principal& caller) {
   switch (request.target_case()) {

@@ -1,5 +1,5 @@
-// The façade `openengine`: openengine.v1.Inference and .Control, as the trtllm sidecar of NVIDIA
-// Dynamo uses them.
+// Implements the façade `openengine`: openengine.v1.Inference and .Control, as the trtllm sidecar
+// of NVIDIA Dynamo uses them.
 #ifndef TLM_SERVER_RPC_FACADES_OPENENGINE_OPENENGINE_FACADE_H_
 #define TLM_SERVER_RPC_FACADES_OPENENGINE_OPENENGINE_FACADE_H_
 
@@ -14,7 +14,7 @@
 
 namespace tlm {
 
-// Generate has its messages as bytes: see raw_message.h.
+// Generate has raw messages: see raw_message.h.
 using OpenEngineInference =
     openengine::Inference::WithRawCallbackMethod_Generate<openengine::Inference::Service>;
 

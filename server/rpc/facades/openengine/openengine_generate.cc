@@ -17,7 +17,7 @@
 namespace tlm {
 namespace {
 
-// A metadata key has at most one value, a whole number.
+// Reads a metadata key with at most one value, an integer.
 absl::StatusOr<std::optional<int64_t>> NumberIn(const char* key,
                                                 const std::vector<std::string>& values) {
   if (values.empty()) return std::nullopt;
@@ -53,7 +53,7 @@ absl::Status CheckUnsupported(const openengine::GenerateRequest& request) {
   return CheckFieldsKnown(request);
 }
 
-// Parameters of other engines, of which one has a meaning here.
+// Reads parameters of other engines; this server supports one of them.
 absl::Status ReadExtra(const google::protobuf::Struct& extra, v1::OutputOptions& output) {
   for (const auto& [name, value] : extra.fields()) {
     if (name != "detokenize") return NotBuilt("extra", "the parameter " + Quoted(name));
@@ -135,7 +135,7 @@ absl::Status ReadGuide(openengine::GuidedDecoding& guided, v1::GenerateRequest& 
   return absl::OkStatus();
 }
 
-// The number of alternatives that are asked for, along with log-probabilities if `wanted`.
+// Returns the number of alternatives requested, along with log-probabilities if `wanted`.
 absl::StatusOr<int> ReadCandidates(std::string_view field, bool wanted, bool given,
                                    const openengine::CandidateTokenSelection& candidates,
                                    const ServedModel& model) {
@@ -249,7 +249,7 @@ absl::Status OpenEngineMapping::ReadResponse(const openengine::ResponseOptions& 
                            response.output_candidates(), model));
   output.set_token_ids(true);
   output.set_stop_string_tokens(true);
-  // For the usage; not where they would change the text.
+  // Regions are needed for the usage; they are off where they would change the text.
   output.set_regions(model.chat_format.reasoning != nullptr &&
                      !model.chat_format.special_markers());
   output.set_logprobs(logprobs);

@@ -1,4 +1,4 @@
-// openengine.v1.Inference.Generate as that of tlm.v1.
+// Maps openengine.v1.Inference.Generate to tlm.v1's Generate and back.
 #ifndef TLM_SERVER_RPC_FACADES_OPENENGINE_OPENENGINE_GENERATE_H_
 #define TLM_SERVER_RPC_FACADES_OPENENGINE_OPENENGINE_GENERATE_H_
 
@@ -16,13 +16,13 @@
 
 namespace tlm {
 
-// The values that the metadata of a call have for each key.
+// The values of each metadata key of a call.
 struct OpenEngineMetadata {
   std::vector<std::string> priority = {};            // openengine-priority
   std::vector<std::string> data_parallel_rank = {};  // openengine-target-dp-rank
 };
 
-// As GenerateMapping. The comments of the proto file tell what becomes of each field.
+// See GenerateMapping. The comments of the proto file say how each field is used.
 class OpenEngineMapping final
     : public GenerateMapping<openengine::GenerateRequest, openengine::GenerateResponse> {
  public:
@@ -30,8 +30,8 @@ class OpenEngineMapping final
 
   absl::Status Read(openengine::GenerateRequest& request, const ServedModel& model,
                     v1::GenerateRequest& generate) override;
-  // Dynamo keeps requests from a worker for some seconds after a call that fails at once, but for
-  // refused ones. A worker with a full queue is not to be left alone until it is idle.
+  // Dynamo sends a worker no requests for some seconds after a call that fails at once, unless it
+  // was refused. A worker with a full queue must keep getting requests, or it would become idle.
   bool FailsAsStream(const absl::Status& status) const override {
     return absl::IsResourceExhausted(status);
   }
@@ -45,12 +45,12 @@ class OpenEngineMapping final
                             v1::OutputOptions& output);
   bool WritePrompt(const v1::GeneratePrompt& prompt, openengine::GenerateResponse& response);
   void WriteTokens(v1::GenerateTokens& tokens, openengine::TokenOutput& output) const;
-  // The last one waits for the usage.
+  // Keeps the last one back until the usage is known.
   bool WriteFinished(v1::GenerateFinished& finished, openengine::GenerateResponse& response);
 
   const OpenEngineMetadata metadata_;
 
-  // What the response is to have.
+  // Parts of the response that the request asks for.
   bool prompt_logprobs_ = false;
   uint32_t prompt_start_ = 0;
   int prompt_top_ = 0;  // alternatives at each position
@@ -58,8 +58,8 @@ class OpenEngineMapping final
 
   std::string request_id_;
   uint32_t prompt_tokens_ = 0;
-  openengine::PromptOutput prompt_;  // so far
-  uint32_t unfinished_ = 0;          // outputs
+  openengine::PromptOutput prompt_;  // built up so far
+  uint32_t unfinished_ = 0;          // outputs not finished
   openengine::GenerationFinished last_;
 };
 

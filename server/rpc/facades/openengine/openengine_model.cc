@@ -31,7 +31,7 @@ void FillCounts(const EngineStats& stats, Message& load) {
   load.set_total_kv_blocks(U64(stats.kv_blocks_total));
 }
 
-// Of "tcp://HOST:PORT", where HOST is one address.
+// Parses "tcp://HOST:PORT", where HOST is one address.
 std::optional<openengine::KvEndpoint> TcpEndpoint(const std::string& address) {
   constexpr char kTcp[] = "tcp://";
   const size_t begin = sizeof(kTcp) - 1;

@@ -1,4 +1,4 @@
-// The server and its model as openengine.v1.Control describes them.
+// Describes the server and its model for openengine.v1.Control.
 #ifndef TLM_SERVER_RPC_FACADES_OPENENGINE_OPENENGINE_MODEL_H_
 #define TLM_SERVER_RPC_FACADES_OPENENGINE_OPENENGINE_MODEL_H_
 
@@ -15,16 +15,16 @@ namespace tlm {
 
 namespace openengine = ::openengine::v1;
 
-// The name of tlm.v1 that `given` stands for: clients name the model by the path or the id that
-// they have its tokenizer from, of which the served name is the last part.
+// Maps the name `given` to the served name: clients name the model by the path or id of its
+// tokenizer, whose last part is the served name.
 std::string ServedNameOf(const std::string& given, const ServedModel& model);
 
 void FillServerInfo(const ServedModel& model, openengine::ServerInfo& info);
 void FillModelInfo(const ServedModel& model, openengine::ModelInfo& info);
-// `now` by the system's clock.
+// `now` is the system clock's time.
 void FillLoad(const EngineStats& stats, absl::Time now, bool per_rank, openengine::LoadInfo& load);
-// The source of KV events, if there is one that other hosts can name: a socket of TCP, and not on
-// every address.
+// Adds the source of KV events, if it has an address that other hosts can use: a TCP socket that is
+// not bound to every address.
 void AddKvEventSource(const ServedModel& model, openengine::GetKvEventSourcesResponse& response);
 
 }  // namespace tlm

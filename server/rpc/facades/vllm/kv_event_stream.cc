@@ -12,7 +12,7 @@ namespace {
 
 using Message = ::smg::grpc::common::KvEventBatch;
 
-// The wire has signed numbers; only their equality counts.
+// The wire has signed numbers; only their equality matters.
 int64_t Signed(uint64_t hash) { return static_cast<int64_t>(hash); }
 
 void FillStored(const KvEvent& event, ::smg::grpc::common::KvBlocksStored& stored) {
@@ -39,7 +39,7 @@ class KvEventStream final : public grpc::ServerWriteReactor<Message>,
     self_ = shared_from_this();
     if (log != nullptr) {
       auto subscription = log->Subscribe(record_.caller.tenant, after, weak_from_this());
-      // At once: clients take it for the sign that the subscription stands.
+      // Sent at once: clients take it as the sign that the subscription exists.
       if (subscription.ok()) StartSendInitialMetadata();
       MutexLock lock(&mutex_);
       record_.status = subscription.status();
@@ -102,9 +102,9 @@ class KvEventStream final : public grpc::ServerWriteReactor<Message>,
   }
 
   CallRecord record_;  // constant once finished_
-  // Shared with itself until OnDone: gRPC 1.51 keeps a plain pointer.
+  // Owns itself until OnDone, because gRPC 1.51 keeps a plain pointer.
   std::shared_ptr<KvEventStream> self_;
-  Message message_;  // gRPC's during a write
+  Message message_;  // owned by gRPC during a write
   Mutex mutex_;
   std::unique_ptr<KvEventSubscription> subscription_ TLM_GUARDED_BY(mutex_);
   bool writing_ TLM_GUARDED_BY(mutex_) = false;

@@ -1,4 +1,4 @@
-// SubscribeKvEvents of vllm.grpc.engine.VllmEngine.
+// Implements SubscribeKvEvents of vllm.grpc.engine.VllmEngine.
 #ifndef TLM_SERVER_RPC_FACADES_VLLM_KV_EVENT_STREAM_H_
 #define TLM_SERVER_RPC_FACADES_VLLM_KV_EVENT_STREAM_H_
 
@@ -11,12 +11,12 @@
 
 namespace tlm {
 
-// `message` is empty.
+// Fills an empty `message`.
 void FillKvEventBatch(const KvEventBatch& batch, ::smg::grpc::common::KvEventBatch& message);
 
-// Streams what happens to the blocks of the caller's tenant until the client leaves or the engine
+// Streams the changes of the tenant's blocks to the caller until the client leaves or the engine
 // stops (UNAVAILABLE, reason DRAINING). UNIMPLEMENTED without a prefix cache. The call is not
-// admitted: a drain does not wait for it.
+// admitted, so a drain does not wait for it.
 grpc::ServerWriteReactor<::smg::grpc::common::KvEventBatch>* StartKvEventStream(
     grpc::CallbackServerContext* context,
     const ::smg::grpc::common::SubscribeKvEventsRequest& request, const CallServices& services,

@@ -56,12 +56,12 @@ absl::StatusOr<std::string> ZipOf(std::span<const ModelFile> files) {
   std::unique_ptr<zip_t, decltype(&zip_discard)> archive(
       zip_open_from_source(buffer.get(), ZIP_TRUNCATE, &error), zip_discard);
   if (archive == nullptr) {
-    zip_source_free(buffer.get());  // what was kept
+    zip_source_free(buffer.get());  // the reference taken by zip_source_keep
     return ZipError(zip_error_strerror(&error));
   }
   TLM_RETURN_IF_ERROR(AddFiles(files, *archive));
   if (zip_close(archive.get()) < 0) return ZipError(zip_strerror(archive.get()));
-  (void)archive.release();  // closed
+  (void)archive.release();  // zip_close has freed it
   return Content(*buffer);
 }
 

@@ -1,4 +1,4 @@
-// The files of the tokenizer as one archive.
+// Packs the tokenizer's files into one archive.
 #ifndef TLM_SERVER_RPC_FACADES_VLLM_TOKENIZER_ARCHIVE_H_
 #define TLM_SERVER_RPC_FACADES_VLLM_TOKENIZER_ARCHIVE_H_
 
@@ -17,15 +17,15 @@ struct TokenizerArchive {
   std::string sha256;  // hexadecimal
 };
 
-// A zip archive of the files, not compressed; equal files give equal bytes. INTERNAL when libzip
-// fails.
+// Returns an uncompressed zip archive of the files; equal files give equal bytes. INTERNAL when
+// libzip fails.
 absl::StatusOr<std::string> ZipOf(std::span<const ModelFile> files);
 
-// Shares one archive between all that read it at the same time. Thread-safe.
+// Shares one archive among all callers that hold it at the same time. Thread-safe.
 class TokenizerArchives {
  public:
-  // Makes it if there is none. FAILED_PRECONDITION without a tokenizer; otherwise the statuses of
-  // ServedModel::tokenizer_files.
+  // Makes the archive if nobody holds one. FAILED_PRECONDITION without a tokenizer; otherwise the
+  // statuses of ServedModel::tokenizer_files.
   absl::StatusOr<std::shared_ptr<const TokenizerArchive>> Get(const ServedModel& model);
 
  private:

@@ -68,7 +68,7 @@ std::string DefaultsJson(const SamplingParams& defaults) {
   return json.dump();
 }
 
-// The type that most bytes of the weights have.
+// Returns the type of most bytes of the weights.
 const char* WeightsType(const ServedMemory& memory) {
   const auto largest =
       std::max_element(memory.weights.begin(), memory.weights.end(),
@@ -76,7 +76,7 @@ const char* WeightsType(const ServedMemory& memory) {
   return largest == memory.weights.end() ? "" : DTypeName(largest->first);
 }
 
-// Model and load as vllm.grpc.engine.VllmEngine describes them.
+// Describe model and load for vllm.grpc.engine.VllmEngine.
 void FillVllmModelInfo(const ServedModel& model,
                        ::vllm::grpc::engine::GetModelInfoResponse& response) {
   const std::string path = "/tlm:" + model.model_id;
@@ -94,7 +94,7 @@ void FillVllmModelInfo(const ServedModel& model,
   response.set_default_sampling_params_json(DefaultsJson(model.default_sampling));
 }
 
-// `uptime` is that of the server.
+// `uptime`: the server's.
 void FillVllmServerInfo(const ServedModel& model, const EngineStats& stats, absl::Duration uptime,
                         ::vllm::grpc::engine::GetServerInfoResponse& response) {
   response.set_active_requests(
@@ -108,7 +108,7 @@ void FillVllmServerInfo(const ServedModel& model, const EngineStats& stats, absl
   response.set_max_num_seqs(I32(model.limits.engine.max_running_requests));
 }
 
-// `now` by the wall clock.
+// `now` is the wall clock's time.
 void FillVllmLoads(const ServedModel& model, const EngineStats& stats, absl::Time now,
                    ::vllm::grpc::engine::GetLoadsResponse& response) {
   response.set_timestamp(absl::FormatTime(absl::RFC3339_sec, now, absl::UTCTimeZone()));

@@ -1,4 +1,4 @@
-// The façade `vllm`: vllm.grpc.engine.VllmEngine, for the SMG gateway and llm-d.
+// Implements the façade `vllm`: vllm.grpc.engine.VllmEngine, for the SMG gateway and llm-d.
 #ifndef TLM_SERVER_RPC_FACADES_VLLM_VLLM_FACADE_H_
 #define TLM_SERVER_RPC_FACADES_VLLM_VLLM_FACADE_H_
 
@@ -14,7 +14,7 @@
 namespace tlm {
 
 using VllmEngineService = ::vllm::grpc::engine::VllmEngine;
-// Generate has its messages as bytes: see raw_message.h.
+// Generate has raw messages: see raw_message.h.
 using VllmMethods = VllmEngineService::WithRawCallbackMethod_Generate<
     VllmEngineService::WithCallbackMethod_Embed<VllmEngineService::WithCallbackMethod_HealthCheck<
         VllmEngineService::WithCallbackMethod_Abort<

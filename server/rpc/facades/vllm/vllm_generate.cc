@@ -70,7 +70,7 @@ absl::Status ReadConstraint(vllm_engine::SamplingParams& from, v1::GenerateReque
 
 absl::Status ReadSampling(const vllm_engine::SamplingParams& from, v1::SamplingParams& to) {
   if (from.has_temperature()) to.set_temperature(from.temperature());
-  // Without presence, 0 is unset.
+  // These fields have no presence: 0 means unset.
   if (from.top_p() != 0) to.set_top_p(from.top_p());
   if (from.top_k() != 0) to.set_top_k(from.top_k());
   if (from.min_p() != 0) to.set_min_p(from.min_p());
@@ -92,8 +92,8 @@ void ReadStopping(vllm_engine::SamplingParams& from, v1::StoppingCriteria& to) {
   to.mutable_stop_strings()->Swap(from.mutable_stop());
   to.mutable_stop_token_ids()->Swap(from.mutable_stop_token_ids());
   to.set_ignore_eos(from.ignore_eos());
-  // The caller decodes the ids itself: it gets those that end the output, as vLLM sends them, and
-  // cuts the text as include_stop_str_in_output says.
+  // The caller decodes the ids itself: it gets the ids that end the output, like vLLM's callers,
+  // and cuts the text according to include_stop_str_in_output.
   to.set_include_stop_in_output(true);
 }
 
@@ -128,7 +128,7 @@ void AddTop(const v1::TokenInfo& token, int32_t count, vllm_engine::TopLogProbs&
 
 absl::Status VllmGenerateMapping::Read(vllm_engine::GenerateRequest& request,
                                        const ServedModel& model, v1::GenerateRequest& generate) {
-  // Before the fields of refused messages, which are unknown, too.
+  // Comes first, because the fields of refused messages are unknown too.
   TLM_RETURN_IF_ERROR(CheckUnsupported(request));
   TLM_RETURN_IF_ERROR(CheckFieldsKnown(request));
   TLM_RETURN_IF_ERROR(ReadInput(request, generate));

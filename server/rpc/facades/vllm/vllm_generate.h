@@ -1,4 +1,4 @@
-// Generate of vllm.grpc.engine.VllmEngine as that of tlm.v1.
+// Maps Generate of vllm.grpc.engine.VllmEngine to tlm.v1's Generate and back.
 #ifndef TLM_SERVER_RPC_FACADES_VLLM_VLLM_GENERATE_H_
 #define TLM_SERVER_RPC_FACADES_VLLM_VLLM_GENERATE_H_
 
@@ -14,8 +14,8 @@ namespace tlm {
 
 namespace vllm_engine = ::vllm::grpc::engine;
 
-// A `chunk` for each `tokens` event of a stream, and one `complete` for each output, as its
-// `finished` event comes.
+// Writes a `chunk` for each `tokens` event of a stream, and one `complete` for each output's
+// `finished` event.
 class VllmGenerateMapping final
     : public GenerateMapping<vllm_engine::GenerateRequest, vllm_engine::GenerateResponse> {
  public:
@@ -25,7 +25,7 @@ class VllmGenerateMapping final
   bool Write(v1::GenerateResponse& event, vllm_engine::GenerateResponse& response) override;
 
  private:
-  // What is sent with an output's first message, and what is kept for its last.
+  // Data for an output's first message, and data kept for its last.
   struct Output {
     bool begun = false;
     std::vector<uint32_t> ids;
@@ -37,7 +37,7 @@ class VllmGenerateMapping final
   void WriteComplete(const v1::GenerateFinished& finished, vllm_engine::GenerateComplete& complete);
 
   bool stream_ = false;
-  // Alternatives at each position; unset: no log-probabilities.
+  // Number of alternatives at each position; nullopt: no log-probabilities.
   std::optional<int32_t> logprobs_;
   std::optional<int32_t> prompt_logprobs_;
   uint32_t prompt_tokens_ = 0;
