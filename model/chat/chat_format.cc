@@ -6,6 +6,8 @@
 
 #include "model/base/errors.h"
 #include "model/base/json.h"
+#include "model/chat/xml_arguments.h"
+#include "model/constraint/mask/token_trie.h"
 #include "model/text/utf8.h"
 
 namespace tlm {
@@ -228,10 +230,8 @@ class AnswerFlow {
         must_call_(plan.choice == AnswerPlan::Choice::kRequired) {}
 
   ConstraintSpec Build() {
-    ConstraintSpec spec;
-    spec.kind = ConstraintSpec::Kind::kFlow;
-    spec.json = plan_.json;
-    if (plan_.reasoning != false) spec.token_budget = plan_.reasoning_budget;
+    ConstraintSpec::Flow flow;
+    if (plan_.reasoning != false) flow.token_budget = plan_.reasoning_budget;
     nodes_.resize(kNodes);
     AddCalled();
     AddReasoning();
@@ -244,14 +244,13 @@ class AnswerFlow {
       AddMarkedText();
     }
     AddStart();
-    spec.nodes = Reachable();
-    return spec;
+    flow.nodes = Reachable();
+    return {.language = std::move(flow), .json = plan_.json};
   }
 
  private:
   using Node = ConstraintSpec::Node;
   using Edge = ConstraintSpec::Edge;
-  using Kind = ConstraintSpec::Kind;
   // kText follows reasoning; nothing follows kEnd.
   enum NodeName : int32_t { kStart, kReasoning, kText, kCalled, kEnd, kAnswer, kPreamble, kNodes };
 
@@ -274,7 +273,7 @@ class AnswerFlow {
   }
 
   Edge Marker(std::string_view marker, int32_t target) const {
-    return {.begin = Marked(marker), .kind = Kind::kNothing, .target = target};
+    return {.begin = Marked(marker), .content = ConstraintSpec::Nothing(), .target = target};
   }
 
   // Adds a call of each tool that may be called, after `before`.
@@ -284,11 +283,13 @@ class AnswerFlow {
     for (size_t i = 0; i < plan_.tools.size(); ++i) {
       if (plan_.only.has_value() && *plan_.only != i) continue;
       const ChatTool& tool = plan_.tools[i];
+      std::string schema = ObjectSchema(tool.parameters_json_schema);
       const bool is_xml = tools_.arguments == ToolFormat::Arguments::kXml;
+      ConstraintSpec::Content arguments = ConstraintSpec::JsonSchema{schema};
+      if (is_xml) arguments = ConstraintSpec::Custom{&kXmlArguments, std::move(schema)};
       node.edges.push_back({.begin = Marked(before) + Marked(tools_.before_name) + tool.name +
                                      Marked(tools_.after_name),
-                            .kind = is_xml ? Kind::kXmlArguments : Kind::kJsonSchema,
-                            .content = ObjectSchema(tool.parameters_json_schema),
+                            .content = std::move(arguments),
                             .end = Marked(tools_.after_arguments),
                             .target = target,
                             .field = i < plan_.tool_fields.size() ? plan_.tool_fields[i] : ""});
@@ -326,7 +327,7 @@ class AnswerFlow {
   }
 
   bool TextIsFree() const {
-    const bool is_constrained = plan_.text.has_value() && plan_.text->kind != Kind::kFlow;
+    const bool is_constrained = plan_.text.has_value() && plan_.text->flow() == nullptr;
     return !must_call_ && !is_constrained && reasoning_.text_open.empty();
   }
 
@@ -356,17 +357,14 @@ class AnswerFlow {
   // Adds the constraint of the text, after `before`.
   void AddContent(std::string_view before, int32_t name, Node& text) const {
     if (!plan_.text.has_value()) return;
-    const ConstraintSpec& content = *plan_.text;
-    if (content.kind != Kind::kFlow) {
+    if (plan_.text->flow() == nullptr) {
       text.edges.push_back({.begin = Marked(before),
-                            .kind = content.kind,
-                            .content = content.text,
-                            .choices = content.choices,
+                            .content = *plan_.text->content(),
                             .target = kEnd,
                             .field = plan_.text_field});
       return;
     }
-    const Node& free = content.nodes[0];
+    const Node& free = plan_.text->flow()->nodes[0];
     text.triggers.insert(text.triggers.end(), free.triggers.begin(), free.triggers.end());
     for (Edge edge : free.edges) {
       edge.target = name;
@@ -381,7 +379,7 @@ class AnswerFlow {
     if (may_open) header.edges.push_back(Marker(reasoning_.open, kReasoning));
     if (may_call_) AddCalls(tools_.begin, header);
     if (must_call_) return;
-    const bool is_constrained = plan_.text.has_value() && plan_.text->kind != Kind::kFlow;
+    const bool is_constrained = plan_.text.has_value() && plan_.text->flow() == nullptr;
     if (is_constrained) return AddContent(reasoning_.text_open, name, header);
     header.edges.push_back(Marker(reasoning_.text_open, kAnswer));
     header.edges.push_back(Marker(reasoning_.preamble_open, kPreamble));
@@ -390,7 +388,7 @@ class AnswerFlow {
   void AddMarkedText() {
     Node& answer = node(kAnswer);
     answer.is_free = answer.may_end = true;
-    if (plan_.text.has_value() && plan_.text->kind == Kind::kFlow) {
+    if (plan_.text.has_value() && plan_.text->flow() != nullptr) {
       AddContent("", kAnswer, answer);
     }
     Node& preamble = node(kPreamble);

@@ -16,7 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "model/chat/chat_template.h"
-#include "model/constraint/constraint.h"
+#include "model/constraint/constraint_spec.h"
 #include "model/tokenizer/tokenizer.h"
 
 namespace tlm {

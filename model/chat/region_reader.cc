@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "model/constraint/xml_arguments.h"
+#include "model/chat/xml_arguments.h"
 
 namespace tlm {
 namespace {

@@ -1,38 +1,24 @@
 #include "model/constraint/constraint.h"
 
 #include <algorithm>
+#include <bit>
 #include <list>
 #include <unordered_map>
 #include <utility>
 
 #include "model/base/errors.h"
 #include "model/base/mutex.h"
-#include "model/constraint/budget.h"
-#include "model/constraint/earley.h"
+#include "model/constraint/bytes/budget.h"
+#include "model/constraint/bytes/pattern.h"
+#include "model/constraint/bytes/recognizer.h"
 #include "model/constraint/flow.h"
-#include "model/constraint/json_schema.h"
-#include "model/constraint/mask_walker.h"
-#include "model/constraint/pattern.h"
-#include "model/constraint/recognizer.h"
-#include "model/constraint/token_trie.h"
-#include "model/constraint/xml_arguments.h"
+#include "model/constraint/grammar/earley.h"
+#include "model/constraint/json/json_schema.h"
+#include "model/constraint/mask/mask_walker.h"
+#include "model/constraint/mask/token_trie.h"
 #include "model/text/utf8.h"
 
 namespace tlm {
-
-size_t TextBytes(const ConstraintSpec& spec) {
-  size_t bytes = spec.text.size();
-  for (const std::string& choice : spec.choices) bytes += choice.size();
-  for (const ConstraintSpec::Node& node : spec.nodes) {
-    for (const std::string& trigger : node.triggers) bytes += trigger.size();
-    for (const std::string& lead : node.leads) bytes += lead.size();
-    for (const ConstraintSpec::Edge& edge : node.edges) {
-      bytes += edge.begin.size() + edge.content.size() + edge.end.size();
-      for (const std::string& choice : edge.choices) bytes += choice.size();
-    }
-  }
-  return bytes;
-}
 
 namespace {
 
@@ -45,7 +31,7 @@ constexpr size_t kBytesPerLook = 256;
 // A mask of more tokens than this is kept as a bitmap.
 constexpr size_t kMaxListedTokens = 1024;
 
-// A compiled language: its recognizer, and how to make others of it.
+// A compiled language: a recognizer, if compiling made one, and the way to make more.
 struct Language {
   std::unique_ptr<Recognizer> recognizer;
   RecognizerFactory make;
@@ -73,65 +59,74 @@ absl::Status CheckStart(Recognizer& recognizer, const ConstraintLimits& limits) 
   return absl::OkStatus();
 }
 
-absl::StatusOr<Language> CompileLanguage(const ConstraintSpec& spec, const ConstraintLimits& limits,
-                                         Budget& budget);
+// Compiles contents of one specification.
+class Compiler {
+ public:
+  Compiler(const JsonOptions& json, const ConstraintLimits& limits, Budget& budget)
+      : json_(json), limits_(limits), budget_(budget) {}
 
-absl::StatusOr<Language> CompileFlow(const ConstraintSpec& spec, const ConstraintLimits& limits,
-                                     Budget& budget) {
-  const auto compile_content =
-      [&](const ConstraintSpec::Edge& edge) -> absl::StatusOr<RecognizerFactory> {
-    if (edge.kind == ConstraintSpec::Kind::kXmlArguments) {
-      return CompileXmlArguments(edge.content, spec.json, limits, budget);
-    }
-    ConstraintSpec content;
-    content.kind = edge.kind;
-    content.text = edge.content;
-    content.choices = edge.choices;
-    content.json = spec.json;
-    TLM_ASSIGN_OR_RETURN(Language language, CompileLanguage(content, limits, budget));
-    TLM_RETURN_IF_ERROR(CheckStart(*language.recognizer, limits));
-    return std::move(language.make);
-  };
-  TLM_ASSIGN_OR_RETURN(auto flow, Flow::Compile(spec, limits, compile_content));
-  const RecognizerFactory make = [flow = std::move(flow), limits] {
-    return std::make_unique<FlowRecognizer>(flow, limits);
-  };
-  return Language{make(), make};
-}
-
-absl::StatusOr<Language> CompileLanguage(const ConstraintSpec& spec, const ConstraintLimits& limits,
-                                         Budget& budget) {
-  switch (spec.kind) {
-    case ConstraintSpec::Kind::kRegex:
-      return CompileRegex(spec.text, limits);
-    case ConstraintSpec::Kind::kChoices: {
-      TLM_ASSIGN_OR_RETURN(auto recognizer, CompileChoices(spec.choices, limits));
-      return Language{std::move(recognizer), [choices = spec.choices, limits] {
-                        return *CompileChoices(choices, limits);
-                      }};
-    }
-    case ConstraintSpec::Kind::kJsonSchema:
-    case ConstraintSpec::Kind::kJsonObject: {
-      std::string schema =
-          spec.kind == ConstraintSpec::Kind::kJsonSchema ? spec.text : R"({"type": "object"})";
-      TLM_ASSIGN_OR_RETURN(auto recognizer, CompileJsonSchema(schema, spec.json, limits, budget));
-      return Language{std::move(recognizer), [schema, options = spec.json, limits] {
-                        Budget again(absl::InfiniteDuration(), nullptr);  // it was enough before
-                        return *CompileJsonSchema(schema, options, limits, again);
-                      }};
-    }
-    case ConstraintSpec::Kind::kGrammar: {
-      TLM_ASSIGN_OR_RETURN(RecognizerFactory make, CompileGrammar(spec.text, limits, budget));
-      return Language{make(), make};
-    }
-    case ConstraintSpec::Kind::kFlow:
-      return CompileFlow(spec, limits, budget);
-    case ConstraintSpec::Kind::kXmlArguments:
-    case ConstraintSpec::Kind::kNothing:
-      break;  // within flows alone
+  absl::StatusOr<Language> Compile(const ConstraintSpec& spec) const {
+    if (spec.flow() != nullptr) return CompileFlow(*spec.flow());
+    return CompileContent(*spec.content());
   }
-  return Internal("a constraint of kind {}", static_cast<int>(spec.kind));
-}
+
+ private:
+  absl::StatusOr<Language> CompileContent(const ConstraintSpec::Content& content) const {
+    return std::visit([this](const auto& kind) { return CompileKind(kind); }, content);
+  }
+  absl::StatusOr<Language> CompileKind(const ConstraintSpec::JsonObject&) const {
+    return CompileKind(ConstraintSpec::JsonSchema{R"({"type": "object"})"});
+  }
+  absl::StatusOr<Language> CompileKind(const ConstraintSpec::JsonSchema& kind) const {
+    TLM_ASSIGN_OR_RETURN(auto recognizer, CompileJsonSchema(kind.schema, json_, limits_, budget_));
+    return Language{std::move(recognizer), [schema = kind.schema, json = json_, limits = limits_] {
+                      Budget again(absl::InfiniteDuration(), nullptr);  // it was enough before
+                      return *CompileJsonSchema(schema, json, limits, again);
+                    }};
+  }
+  absl::StatusOr<Language> CompileKind(const ConstraintSpec::Regex& kind) const {
+    return CompileRegex(kind.pattern, limits_);
+  }
+  absl::StatusOr<Language> CompileKind(const ConstraintSpec::Grammar& kind) const {
+    TLM_ASSIGN_OR_RETURN(RecognizerFactory make, CompileGrammar(kind.gbnf, limits_, budget_));
+    return Language{make(), make};
+  }
+  absl::StatusOr<Language> CompileKind(const ConstraintSpec::Choices& kind) const {
+    TLM_ASSIGN_OR_RETURN(auto recognizer, CompileChoices(kind.texts, limits_));
+    return Language{std::move(recognizer), [texts = kind.texts, limits = limits_] {
+                      return *CompileChoices(texts, limits);
+                    }};
+  }
+  absl::StatusOr<Language> CompileKind(const ConstraintSpec::Custom& kind) const {
+    TLM_ASSIGN_OR_RETURN(RecognizerFactory make,
+                         kind.kind->compile(kind.text, json_, limits_, budget_));
+    return Language{nullptr, std::move(make)};
+  }
+  // A flow has no recognizer for it.
+  static absl::StatusOr<Language> CompileKind(const ConstraintSpec::Nothing&) {
+    return Internal("the empty text alone is no constraint");
+  }
+
+  absl::StatusOr<Language> CompileFlow(const ConstraintSpec::Flow& spec) const {
+    const auto compile_content =
+        [&](const ConstraintSpec::Content& content) -> absl::StatusOr<RecognizerFactory> {
+      TLM_ASSIGN_OR_RETURN(Language language, CompileContent(content));
+      if (language.recognizer != nullptr) {
+        TLM_RETURN_IF_ERROR(CheckStart(*language.recognizer, limits_));
+      }
+      return std::move(language.make);
+    };
+    TLM_ASSIGN_OR_RETURN(auto flow, Flow::Compile(spec, limits_, compile_content));
+    const RecognizerFactory make = [flow = std::move(flow), limits = limits_] {
+      return std::make_unique<FlowRecognizer>(flow, limits);
+    };
+    return Language{make(), make};
+  }
+
+  const JsonOptions& json_;
+  const ConstraintLimits& limits_;
+  Budget& budget_;
+};
 
 struct TokenMask {
   std::vector<int32_t> few;     // the tokens, unless they are in
@@ -207,6 +202,9 @@ struct Epoch {
         walker(tokens, *recognizer, max_bytes / 2, max_bytes / 4),
         masks(max_bytes / 4) {}
 
+  // The recognizer of a flow, which may have a budget of tokens; null for other languages.
+  FlowRecognizer* flow() const { return dynamic_cast<FlowRecognizer*>(recognizer.get()); }
+
   std::unique_ptr<Recognizer> recognizer;
   MaskWalker walker;
   MaskCache masks;
@@ -234,6 +232,7 @@ struct Constraint::Impl {
             Recognizer::State* state) TLM_REQUIRES(mutex);
   // Whether the budget is used up, by so many tokens, where tokens are counted.
   bool MustClose(Recognizer::State state, int64_t counted) TLM_REQUIRES(mutex);
+  bool CountsTokens(Recognizer::State state) TLM_REQUIRES(mutex);
   Recognizer::State Close(Recognizer::State state) TLM_REQUIRES(mutex);
   // The state behind `text` from `state` on; kDead also at a limit.
   Recognizer::State Run(Recognizer::State state, std::string_view text) TLM_REQUIRES(mutex);
@@ -272,13 +271,17 @@ bool Constraint::Impl::Sync(std::string_view text, std::span<const size_t> close
 }
 
 bool Constraint::Impl::MustClose(Recognizer::State state, int64_t counted) {
-  return state != Recognizer::kDead && token_budget.has_value() && counted >= *token_budget &&
-         epoch->recognizer->CountsTokens(state);
+  return CountsTokens(state) && counted >= *token_budget;
+}
+
+bool Constraint::Impl::CountsTokens(Recognizer::State state) {
+  return token_budget.has_value() && state != Recognizer::kDead &&
+         epoch->flow()->CountsTokens(state);
 }
 
 Recognizer::State Constraint::Impl::Close(Recognizer::State state) {
   epoch->recognizer->AllowWork(kMaxSteps);
-  return state == Recognizer::kDead ? state : epoch->recognizer->Close(state);
+  return state == Recognizer::kDead ? state : epoch->flow()->Close(state);
 }
 
 Recognizer::State Constraint::Impl::Run(Recognizer::State state, std::string_view text) {
@@ -373,10 +376,12 @@ absl::StatusOr<std::shared_ptr<Constraint>> Constraint::Compile(
   }
   // On a busy machine no specification is refused that is compiled on an idle one.
   Budget budget(limits.max_compile_time, cancelled, Clock::ThreadCpu());
-  TLM_ASSIGN_OR_RETURN(Language language, CompileLanguage(spec, limits, budget));
+  TLM_ASSIGN_OR_RETURN(Language language, Compiler(spec.json, limits, budget).Compile(spec));
+  if (language.recognizer == nullptr) language.recognizer = language.make();
   TLM_RETURN_IF_ERROR(budget.Spend(0, "its first state"));
-  auto impl = std::make_unique<Impl>(std::move(tokens), std::move(language), limits.max_bytes,
-                                     spec.token_budget);
+  auto impl =
+      std::make_unique<Impl>(std::move(tokens), std::move(language), limits.max_bytes,
+                             spec.flow() != nullptr ? spec.flow()->token_budget : std::nullopt);
   {
     MutexLock lock(&impl->mutex);
     TLM_RETURN_IF_ERROR(CheckStart(*impl->epoch->recognizer, limits));
@@ -409,7 +414,7 @@ bool ConstraintMatcher::Accept(int32_t token) {
   bool closes = false;
   for (int left = kAttempts; left > 0 && !is_dead_; --left) {
     if (impl.Sync(text_, closed_, &epoch_, &state_)) {
-      counted = counted_ + (impl.epoch->recognizer->CountsTokens(state_) ? 1 : 0);
+      counted = counted_ + (impl.CountsTokens(state_) ? 1 : 0);
       next = impl.Run(state_, text);
       closes = impl.MustClose(next, counted);
       if (closes) next = impl.Close(next);

@@ -1,44 +1,25 @@
 #include "model/constraint/flow.h"
 
 #include <algorithm>
-#include <tuple>
+#include <map>
 
 #include "model/base/errors.h"
 #include "model/base/json.h"
-#include "model/constraint/char_set.h"
+#include "model/constraint/mask/token_trie.h"
 #include "model/text/utf8.h"
 
 namespace tlm {
 namespace {
 
 constexpr size_t kMaxNodes = 64;
-constexpr size_t kMaxEdges = 1024;   // of a node
-constexpr size_t kMaxMarkers = 128;  // triggers of a node, and as many leads
+constexpr size_t kMaxEdges = 1024;   // per node
+constexpr size_t kMaxMarkers = 128;  // triggers per node, and as many leads
 constexpr size_t kMaxMarkerBytes = 256;
-constexpr size_t kMaxMarkersBytes = 16384;  // of all nodes together
-
-// Well-formed UTF-8 byte by byte: the state behind a state and a byte. 0 is between characters.
-using Utf8Rows = std::array<std::array<int32_t, 256>, 8>;
-
-const Utf8Rows& Utf8() {
-  static const Utf8Rows rows = [] {
-    Utf8Rows made{};
-    RegexSet regexes(1000);
-    RegexDfa dfa(regexes, AnyTextRegex(regexes, TextForm::kUtf8), made.size());
-    for (size_t state = 0; state < dfa.size(); ++state) {  // grows
-      for (size_t byte = 0; byte < 256; ++byte) {
-        made[state][byte] = dfa.Next(static_cast<int32_t>(state), static_cast<uint8_t>(byte));
-      }
-    }
-    TLM_CHECK(dfa.start() == 0 && dfa.size() == made.size() && !dfa.full());
-    return made;
-  }();
-  return rows;
-}
+constexpr size_t kMaxMarkersBytes = 16384;  // all nodes together
 
 bool IsSpecialMark(char byte) { return byte == kSpecialTokenMark; }
 
-// Whether it is UTF-8 but for marks, each of which has a text behind it.
+// Whether the text is UTF-8 except for marks, each of which precedes a text.
 bool IsMarkedUtf8(std::string_view text) {
   for (bool after_mark = false;; after_mark = true) {
     const size_t mark = text.find(kSpecialTokenMark);
@@ -64,25 +45,6 @@ absl::Status CheckIndex(int32_t index, size_t count, const std::string& place) {
   return InvalidArgument("{} is {}, it must be in [0, {})", place, index, count);
 }
 
-std::string_view FieldOf(ConstraintSpec::Kind content) {
-  switch (content) {
-    case ConstraintSpec::Kind::kJsonSchema:
-      return "json_schema";
-    case ConstraintSpec::Kind::kJsonObject:
-      return "json_object";
-    case ConstraintSpec::Kind::kRegex:
-      return "regex";
-    case ConstraintSpec::Kind::kGrammar:
-      return "grammar";
-    case ConstraintSpec::Kind::kChoices:
-      return "choices";
-    case ConstraintSpec::Kind::kXmlArguments:
-      return "xml_arguments";
-    default:
-      return "content";
-  }
-}
-
 absl::Status CheckMarkers(const std::vector<std::string>& markers, const std::string& place) {
   TLM_RETURN_IF_ERROR(CheckCount(markers.size(), kMaxMarkers, place));
   for (size_t i = 0; i < markers.size(); ++i) {
@@ -97,8 +59,8 @@ absl::Status CheckMarkers(const std::vector<std::string>& markers, const std::st
   return absl::OkStatus();
 }
 
-// Where one contains another it would never be complete first. The text of a special token is not
-// that token.
+// A trigger that contains another could never be complete first. The spelling of a special token
+// does not count as the token.
 absl::Status CheckTriggers(const std::vector<std::string>& triggers, const std::string& place) {
   TLM_RETURN_IF_ERROR(CheckMarkers(triggers, place));
   for (size_t i = 0; i < triggers.size(); ++i) {
@@ -112,7 +74,7 @@ absl::Status CheckTriggers(const std::vector<std::string>& triggers, const std::
   return absl::OkStatus();
 }
 
-absl::Status CheckNode(const ConstraintSpec& spec, size_t number) {
+absl::Status CheckNode(const ConstraintSpec::Flow& spec, size_t number) {
   const ConstraintSpec::Node& node = spec.nodes[number];
   const std::string place = fmt::format("nodes[{}]", number);
   TLM_RETURN_IF_ERROR(CheckTriggers(node.triggers, place + ".triggers"));
@@ -129,14 +91,11 @@ absl::Status CheckNode(const ConstraintSpec& spec, size_t number) {
     TLM_RETURN_IF_ERROR(CheckText(node.edges[i].begin, at));
     TLM_RETURN_IF_ERROR(CheckText(node.edges[i].end, at));
     TLM_RETURN_IF_ERROR(CheckIndex(node.edges[i].target, spec.nodes.size(), at + ".target"));
-    if (node.edges[i].kind == ConstraintSpec::Kind::kFlow) {
-      return InvalidArgument("{} is a flow in a flow", at);
-    }
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckFlow(const ConstraintSpec& spec) {
+absl::Status CheckFlow(const ConstraintSpec::Flow& spec) {
   if (spec.nodes.empty()) return InvalidArgument("no node is given");
   TLM_RETURN_IF_ERROR(CheckCount(spec.nodes.size(), kMaxNodes, "nodes"));
   if (spec.token_budget.has_value() && *spec.token_budget < 0) {
@@ -156,103 +115,7 @@ absl::Status CheckFlow(const ConstraintSpec& spec) {
 
 }  // namespace
 
-FreeText::FreeText(std::vector<Marker> markers, bool may_end)
-    : markers_(std::move(markers)), may_end_(may_end) {
-  ForbidPlainSpellings();
-  FillRows(AddMarkers());
-}
-
-void FreeText::ForbidPlainSpellings() {
-  const size_t given = markers_.size();
-  for (size_t i = 0; i < given; ++i) {
-    Marker plain = {.text = markers_[i].text, .only_first = markers_[i].only_first, .edges = {}};
-    std::erase_if(plain.text, IsSpecialMark);
-    const bool is_marker = std::ranges::any_of(markers_, [&](const Marker& marker) {
-      return marker.text == plain.text && (plain.only_first || !marker.only_first);
-    });
-    if (!is_marker) markers_.push_back(std::move(plain));
-  }
-}
-
-std::vector<std::map<uint8_t, int32_t>> FreeText::AddMarkers() {
-  std::vector<std::map<uint8_t, int32_t>> below(1);
-  markers_at_ = {-1};
-  marks_ = {0};
-  for (size_t i = 0; i < markers_.size(); ++i) {
-    int32_t node = 0;
-    // What begins a text stands behind a byte that no text has.
-    for (const char c : (markers_[i].only_first ? std::string(1, kEnd) : "") + markers_[i].text) {
-      const auto byte = static_cast<uint8_t>(c);
-      if (columns_[byte] == 0) columns_[byte] = static_cast<uint8_t>(column_count_++);
-      const auto [next, is_new] =
-          below[static_cast<size_t>(node)].emplace(byte, static_cast<int32_t>(below.size()));
-      const uint16_t marks = marks_[static_cast<size_t>(node)];
-      node = next->second;
-      if (!is_new) continue;
-      below.emplace_back();
-      markers_at_.push_back(-1);
-      marks_.push_back(static_cast<uint16_t>(marks + (IsSpecialMark(c) ? 1 : 0)));
-    }
-    int32_t& marker = markers_at_[static_cast<size_t>(node)];
-    if (marker < 0) marker = static_cast<int32_t>(i);
-  }
-  if (const auto first = below[0].find(static_cast<uint8_t>(kEnd)); first != below[0].end()) {
-    start_ = first->second * kUtf8States;
-  }
-  return below;
-}
-
-// Aho and Corasick's automaton.
-void FreeText::FillRows(const std::vector<std::map<uint8_t, int32_t>>& below) {
-  next_.assign(below.size() * column_count_, 0);
-  std::vector<int32_t> ends(below.size(), 0);  // the longest end of a node that is another
-  std::vector<int32_t> order = {0};            // by length
-  for (size_t i = 0; i < order.size(); ++i) {  // grows
-    const int32_t node = order[i];
-    const auto at = static_cast<size_t>(node);
-    const int32_t end = ends[at];
-    if (node != 0) {
-      std::copy_n(next_.begin() + static_cast<ptrdiff_t>(RowOf(end)), column_count_,
-                  next_.begin() + static_cast<ptrdiff_t>(RowOf(node)));
-      const auto end_at = static_cast<size_t>(end);
-      if (markers_at_[at] < 0 && marks_[at] == marks_[end_at]) {
-        markers_at_[at] = markers_at_[end_at];
-      }
-    }
-    for (const auto& [byte, next] : below[at]) {
-      if (node != 0) ends[static_cast<size_t>(next)] = next_[IndexOf(end, byte)];
-      next_[IndexOf(node, byte)] = static_cast<uint16_t>(next);
-      order.push_back(next);
-    }
-  }
-}
-
-int32_t FreeText::Next(int32_t state, uint8_t byte) const {
-  if (state == kEnded) return kDead;
-  if (byte == static_cast<uint8_t>(kEnd)) return may_end_ && MayEnd(state) ? kEnded : kDead;
-  const int32_t inside = state % kUtf8States;
-  const bool is_mark = IsSpecialMark(static_cast<char>(byte));
-  const int32_t then = is_mark ? inside : Utf8()[static_cast<size_t>(inside)][byte];
-  if (then == kDead || (is_mark && inside != 0)) return kDead;
-  const size_t from = NodeOf(state);
-  const uint16_t to = next_[IndexOf(static_cast<int32_t>(from), byte)];
-  // Special tokens stand in markers alone.
-  if (marks_[to] != marks_[from] + (is_mark ? 1 : 0)) return kDead;
-  const int32_t next = to * kUtf8States + then;
-  const Marker* const marker = MarkerAt(next);
-  return marker != nullptr && marker->edges.empty() ? kDead : next;
-}
-
-size_t FreeText::bytes() const {
-  size_t bytes = sizeof *this + next_.size() * sizeof next_[0] +
-                 markers_at_.size() * (sizeof markers_at_[0] + sizeof marks_[0]);
-  for (const Marker& marker : markers_) {
-    bytes += sizeof marker + marker.text.size() + marker.edges.size() * sizeof(int32_t);
-  }
-  return bytes;
-}
-
-absl::StatusOr<std::shared_ptr<const Flow>> Flow::Compile(const ConstraintSpec& spec,
+absl::StatusOr<std::shared_ptr<const Flow>> Flow::Compile(const ConstraintSpec::Flow& spec,
                                                           const ConstraintLimits& limits,
                                                           const CompileContent& compile_content) {
   TLM_RETURN_IF_ERROR(CheckFlow(spec));
@@ -264,9 +127,10 @@ absl::StatusOr<std::shared_ptr<const Flow>> Flow::Compile(const ConstraintSpec& 
   return flow;
 }
 
-absl::Status Flow::AddEdges(const ConstraintSpec& spec, const CompileContent& compile_content) {
-  // Equal contents are one: their states and masks are shared.
-  std::map<std::tuple<ConstraintSpec::Kind, std::string, std::vector<std::string>>, int32_t> known;
+absl::Status Flow::AddEdges(const ConstraintSpec::Flow& spec,
+                            const CompileContent& compile_content) {
+  // Equal contents share one recognizer, its states and its masks.
+  std::map<ConstraintSpec::Content, int32_t> known;
   for (size_t i = 0; i < spec.nodes.size(); ++i) {
     Node& node = nodes_.emplace_back();
     node.may_end = spec.nodes[i].may_end;
@@ -274,14 +138,15 @@ absl::Status Flow::AddEdges(const ConstraintSpec& spec, const CompileContent& co
       const ConstraintSpec::Edge& from = spec.nodes[i].edges[j];
       node.edges.push_back(static_cast<int32_t>(edges_.size()));
       Edge& edge = edges_.emplace_back(Edge{from.begin, from.end, -1, from.target});
-      if (from.kind == ConstraintSpec::Kind::kNothing) continue;
-      const auto [content, is_new] = known.try_emplace({from.kind, from.content, from.choices},
-                                                       static_cast<int32_t>(contents_.size()));
+      if (std::holds_alternative<ConstraintSpec::Nothing>(from.content)) continue;
+      const auto [content, is_new] =
+          known.try_emplace(from.content, static_cast<int32_t>(contents_.size()));
       edge.content = content->second;
       if (!is_new) continue;
-      auto compiled = compile_content(from);
+      auto compiled = compile_content(from.content);
       if (!compiled.ok()) {
-        const std::string place = fmt::format("nodes[{}].edges[{}].{}", i, j, FieldOf(from.kind));
+        const std::string place =
+            fmt::format("nodes[{}].edges[{}].{}", i, j, KindName(from.content));
         return WithContext(compiled.status(), from.field.empty() ? place : from.field);
       }
       contents_.push_back(*std::move(compiled));
@@ -293,7 +158,7 @@ absl::Status Flow::AddEdges(const ConstraintSpec& spec, const CompileContent& co
   return absl::OkStatus();
 }
 
-absl::Status Flow::AddTexts(const ConstraintSpec& spec) {
+absl::Status Flow::AddTexts(const ConstraintSpec::Flow& spec) {
   for (size_t i = 0; i < nodes_.size(); ++i) {
     if (!spec.nodes[i].is_free) continue;
     Node& node = nodes_[i];
@@ -364,14 +229,18 @@ FlowRecognizer::FlowRecognizer(std::shared_ptr<const Flow> flow, const Constrain
   start_ = Intern();
 }
 
-size_t FlowRecognizer::bytes() const {
-  size_t bytes = flow_->bytes() + regexes_.bytes() + dfa_.bytes() +
-                 states_.capacity() * sizeof(StateData) + readings_.capacity() * sizeof(Reading) +
-                 kBytesPerHashEntry * by_hash_.size() + next_.capacity() * sizeof(next_[0]);
+Recognizer::Usage FlowRecognizer::usage() const {
+  Usage usage = {.full = full_ || dfa_.full()};
+  usage.bytes = flow_->bytes() + regexes_.bytes() + dfa_.bytes() +
+                states_.capacity() * sizeof(StateData) + readings_.capacity() * sizeof(Reading) +
+                kBytesPerHashEntry * by_hash_.size() + next_.capacity() * sizeof(next_[0]);
   for (const auto& content : contents_) {
-    if (content != nullptr) bytes += content->bytes();
+    if (content == nullptr) continue;
+    const Usage of_content = content->usage();
+    usage.bytes += of_content.bytes;
+    usage.full |= of_content.full;
   }
-  return bytes;
+  return usage;
 }
 
 void FlowRecognizer::AllowWork(int64_t steps) {
@@ -379,11 +248,6 @@ void FlowRecognizer::AllowWork(int64_t steps) {
   for (const auto& content : contents_) {
     if (content != nullptr) content->AllowWork(steps);
   }
-}
-
-bool FlowRecognizer::full() const {
-  return full_ || dfa_.full() ||
-         std::ranges::any_of(contents_, [](const auto& c) { return c != nullptr && c->full(); });
 }
 
 Recognizer& FlowRecognizer::ContentOf(int32_t edge) {
@@ -539,26 +403,9 @@ Recognizer::Part FlowRecognizer::PartOf(State state) {
   if (reading.phase == Phase::kFree) return {.dfa = &dfa_, .state = reading.state};
   if (reading.phase != Phase::kContent) return {};
   Part part = ContentOf(reading.at).PartOf(reading.state);
-  // Behind the content its end follows: it is the rest of no text.
+  // The content's end follows, so the part is not the rest of the text.
   part.is_rest = false;
   return part;
-}
-
-const FlowRecognizer::Reading* FlowRecognizer::OnlyContent(State state) const {
-  const std::span<const Reading> readings = ReadingsOf(state);
-  return readings.size() == 1 && readings[0].phase == Phase::kContent ? &readings[0] : nullptr;
-}
-
-bool FlowRecognizer::EndsAlike(State state, RegexDfa::State inside,
-                               std::vector<std::string>& others) {
-  const Reading* const content = OnlyContent(state);
-  return content != nullptr && ContentOf(content->at).EndsAlike(content->state, inside, others);
-}
-
-std::optional<uint64_t> FlowRecognizer::EndClass(State state, std::string_view text) {
-  const Reading* const content = OnlyContent(state);
-  if (content == nullptr) return std::nullopt;
-  return ContentOf(content->at).EndClass(content->state, text);
 }
 
 Recognizer::State FlowRecognizer::Intern() {

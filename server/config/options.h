@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "model/backend/backend.h"
-#include "model/constraint/constraint.h"
+#include "model/constraint/bytes/budget.h"
 #include "model/ops/cuda/cuda_options.h"
 #include "model/ops/device.h"
 #include "model/ops/weight_format.h"

@@ -5,63 +5,13 @@
 #include "absl/time/time.h"
 #include "model/base/clock.h"
 #include "model/base/errors.h"
-#include "model/constraint/token_trie.h"
+#include "model/constraint/mask/token_trie.h"
 #include "server/batching/sequence.h"
 
 namespace tlm {
 namespace {
 
 constexpr absl::Duration kRetryAfter = absl::Seconds(1);
-
-void AppendText(std::string_view text, std::string& key) {
-  key += std::to_string(text.size());
-  key += ':';
-  key += text;
-}
-
-void AppendNumber(int64_t number, std::string& key) {
-  key += std::to_string(number);
-  key += ',';
-}
-
-void AppendTexts(const std::vector<std::string>& texts, std::string& key) {
-  AppendNumber(static_cast<int64_t>(texts.size()), key);
-  for (const std::string& text : texts) AppendText(text, key);
-}
-
-void AppendNode(const ConstraintSpec::Node& node, std::string& key) {
-  for (const int64_t number :
-       {int64_t{node.is_free}, int64_t{node.may_end}, int64_t{node.is_budgeted},
-        int64_t{node.closing}, static_cast<int64_t>(node.edges.size())}) {
-    AppendNumber(number, key);
-  }
-  AppendTexts(node.triggers, key);
-  AppendTexts(node.leads, key);
-  for (const ConstraintSpec::Edge& edge : node.edges) {
-    AppendNumber(static_cast<int>(edge.kind), key);
-    AppendNumber(edge.target, key);
-    // Includes the field, because errors name it.
-    for (const auto* text : {&edge.begin, &edge.content, &edge.end, &edge.field}) {
-      AppendText(*text, key);
-    }
-    AppendTexts(edge.choices, key);
-  }
-}
-
-// Only equal specifications have equal keys.
-std::string KeyOf(const ConstraintSpec& spec) {
-  std::string key;
-  AppendNumber(static_cast<int>(spec.kind), key);
-  AppendNumber(spec.json.compact, key);
-  AppendNumber(spec.json.any_property_order, key);
-  AppendNumber(spec.json.any_escapes, key);
-  AppendNumber(spec.token_budget.value_or(-1), key);
-  AppendText(spec.text, key);
-  AppendTexts(spec.choices, key);
-  AppendNumber(static_cast<int64_t>(spec.nodes.size()), key);
-  for (const ConstraintSpec::Node& node : spec.nodes) AppendNode(node, key);
-  return key;
-}
 
 }  // namespace
 
@@ -97,7 +47,7 @@ std::vector<int32_t> ConstraintCompiler::EndsOf(const StopCriteria& stop) {
 
 FairPool::Undo ConstraintCompiler::Compile(const std::string& tenant, ConstraintSpec spec,
                                            bool at_once, Done done) {
-  const Key key = {tenant, KeyOf(spec)};
+  const Key key = {tenant, CacheKey(spec)};
   std::shared_ptr<Constraint> kept;
   std::shared_ptr<Job> job;
   uint64_t number = 0;

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "absl/time/time.h"
-#include "model/constraint/constraint.h"
+#include "model/constraint/bytes/budget.h"
 #include "server/batching/engine_options.h"
 
 namespace tlm {

@@ -23,7 +23,7 @@
 #include "model/base/errors.h"
 #include "model/base/regular_file.h"
 #include "model/constraint/constraint.h"
-#include "model/constraint/token_trie.h"
+#include "model/constraint/mask/token_trie.h"
 #include "model/tokenizer/tokenizer.h"
 
 ABSL_FLAG(std::string, tokenizer, "", "directory with tokenizer.json");
@@ -325,8 +325,7 @@ void Run(const Case& of, const Tokenizer& tokenizer, const std::shared_ptr<const
   ++totals.schemas;
   Json result = {{"name", of.name}};
   ConstraintSpec spec;
-  spec.kind = ConstraintSpec::Kind::kJsonSchema;
-  spec.text = of.schema;
+  spec.language = ConstraintSpec::JsonSchema{of.schema};
   spec.json.any_property_order = absl::GetFlag(FLAGS_property_order) == "any";
   const double begin = NowMicros();
   auto constraint = Constraint::Compile(spec, tokens, {}, nullptr);

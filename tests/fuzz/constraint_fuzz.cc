@@ -9,7 +9,7 @@
 
 #include "model/base/errors.h"
 #include "model/constraint/constraint.h"
-#include "model/constraint/token_trie.h"
+#include "model/constraint/mask/token_trie.h"
 #include "tests/fuzz/fuzz_input.h"
 
 namespace tlm {
@@ -72,9 +72,13 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   tlm::FuzzInput input(data, size);
   const uint8_t options = input.Byte();
   tlm::ConstraintSpec spec;
-  spec.text = input.Part();
-  const bool is_json = spec.text.starts_with('{');
-  spec.kind = is_json ? tlm::ConstraintSpec::Kind::kJsonSchema : tlm::ConstraintSpec::Kind::kRegex;
+  std::string text(input.Part());
+  const bool is_json = text.starts_with('{');
+  if (is_json) {
+    spec.language = tlm::ConstraintSpec::JsonSchema{std::move(text)};
+  } else {
+    spec.language = tlm::ConstraintSpec::Regex{std::move(text)};
+  }
   spec.json = {.compact = (options & 1) != 0,
                .any_property_order = (options & 2) != 0,
                .any_escapes = (options & 4) != 0};

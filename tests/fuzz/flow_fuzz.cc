@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "model/base/errors.h"
-#include "model/constraint/earley.h"
 #include "model/constraint/flow.h"
+#include "model/constraint/grammar/earley.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/read_text.h"
 
@@ -19,10 +19,10 @@ std::string MarkedPart(FuzzInput& input) {
   return part;
 }
 
-ConstraintSpec ReadSpec(FuzzInput& input) {
+ConstraintSpec::Flow ReadSpec(FuzzInput& input) {
   const uint8_t options = input.Byte();
   const auto bit = [options](int number) { return (options >> number & 1) != 0; };
-  ConstraintSpec spec;
+  ConstraintSpec::Flow spec;
   spec.token_budget = 0;
   spec.nodes = {{.is_free = true, .may_end = true}, {.may_end = true}};
   ConstraintSpec::Node& free = spec.nodes[0];
@@ -36,12 +36,13 @@ ConstraintSpec ReadSpec(FuzzInput& input) {
   }
   for (int i = 0; i < 3; ++i) {
     ConstraintSpec::Edge edge = {.begin = MarkedPart(input), .content = {}, .end = {}};
-    edge.kind = ConstraintSpec::Kind::kGrammar;
-    edge.content = input.Part();
-    if (edge.content.empty()) edge.kind = ConstraintSpec::Kind::kNothing;
+    std::string gbnf(input.Part());
+    const bool has_content = !gbnf.empty();
+    edge.content = ConstraintSpec::Nothing{};
+    if (has_content) edge.content = ConstraintSpec::Grammar{std::move(gbnf)};
     edge.end = MarkedPart(input);
     edge.target = bit(2 + i) ? 1 : 0;
-    const bool is_given = i == 0 || !edge.begin.empty() || !edge.content.empty();
+    const bool is_given = i == 0 || !edge.begin.empty() || has_content;
     if (is_given) spec.nodes[bit(5 + i) ? 1 : 0].edges.push_back(std::move(edge));
   }
   free.is_budgeted = bit(1) && !free.edges.empty();
@@ -56,10 +57,10 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   constexpr size_t kMaxText = 256;
   const tlm::ConstraintLimits limits = {.max_states = 5000, .max_bytes = size_t{4} << 20};
   tlm::FuzzInput input(data, size);
-  const tlm::ConstraintSpec spec = tlm::ReadSpec(input);
+  const tlm::ConstraintSpec::Flow spec = tlm::ReadSpec(input);
   tlm::Budget budget(absl::Seconds(1), nullptr);
-  const auto flow = tlm::Flow::Compile(spec, limits, [&](const tlm::ConstraintSpec::Edge& edge) {
-    return tlm::CompileGrammar(edge.content, limits, budget);
+  const auto flow = tlm::Flow::Compile(spec, limits, [&](const auto& content) {
+    return tlm::CompileGrammar(tlm::TextOf(content), limits, budget);
   });
   if (!flow.ok()) {
     tlm::CheckRefusal(flow.status());

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "model/base/errors.h"
-#include "model/constraint/earley.h"
+#include "model/constraint/grammar/earley.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/read_text.h"
 

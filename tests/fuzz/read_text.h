@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "model/base/errors.h"
-#include "model/constraint/recognizer.h"
+#include "model/constraint/bytes/recognizer.h"
 
 namespace tlm {
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "model/constraint/token_trie.h"
+#include "model/constraint/mask/token_trie.h"
 #include "server/batching/request.h"
 #include "tests/support/collecting_reader.h"
 #include "tests/support/status_matchers.h"
@@ -79,18 +79,19 @@ inline std::shared_ptr<const TokenTrie> LetterTokens(int64_t vocab) {
 
 // Makes a flow like an answer with reasoning and tools: free text of a few tokens, then calls
 // within free text.
-inline ConstraintSpec Flow(std::mt19937_64& random) {
-  using Kind = ConstraintSpec::Kind;
+inline ConstraintSpec::Flow Flow(std::mt19937_64& random) {
+  using Choices = ConstraintSpec::Choices;
+  using Nothing = ConstraintSpec::Nothing;
+  using Regex = ConstraintSpec::Regex;
   const std::vector<ConstraintSpec::Edge> calls = {
-      {.begin = "call", .kind = Kind::kRegex, .content = "[a-k]{1,9}", .end = "z", .target = 1},
-      {.begin = "cut", .kind = Kind::kChoices, .choices = {"xyz", "xyzuvw", "q"}, .target = 1}};
-  ConstraintSpec spec;
-  spec.kind = Kind::kFlow;
+      {.begin = "call", .content = Regex{"[a-k]{1,9}"}, .end = "z", .target = 1},
+      {.begin = "cut", .content = Choices{{"xyz", "xyzuvw", "q"}}, .target = 1}};
+  ConstraintSpec::Flow spec;
   spec.token_budget = static_cast<int64_t>(random() % 12);
   spec.nodes = {{.is_free = true,
                  .triggers = {"kl"},
-                 .edges = {{.begin = "kl", .kind = Kind::kNothing, .target = 1},
-                           {.begin = "zyxwvut", .kind = Kind::kNothing, .target = 1}},
+                 .edges = {{.begin = "kl", .content = Nothing{}, .target = 1},
+                           {.begin = "zyxwvut", .content = Nothing{}, .target = 1}},
                  .is_budgeted = true,
                  .closing = 1},
                 {.is_free = true, .may_end = true, .triggers = {"c"}, .edges = calls}};
@@ -101,9 +102,9 @@ inline ConstraintSpec Flow(std::mt19937_64& random) {
 // that it needs.
 inline void Constrain(std::mt19937_64& random, int64_t vocab, GenerateWork& work) {
   ConstraintSpec spec;
-  spec.kind = ConstraintSpec::Kind::kRegex;
-  spec.text = random() % 2 == 0 ? "([a-k]{1,9}(xyzuvw|xyzt|q+))*" : "((zyxwvut)+(a|b)[a-i]*){1,3}";
-  if (random() % 3 == 0) spec = Flow(random);
+  spec.language = ConstraintSpec::Regex{random() % 2 == 0 ? "([a-k]{1,9}(xyzuvw|xyzt|q+))*"
+                                                          : "((zyxwvut)+(a|b)[a-i]*){1,3}"};
+  if (random() % 3 == 0) spec.language = Flow(random);
   const auto constraint = Constraint::Compile(spec, LetterTokens(vocab), {}, nullptr);
   ASSERT_THAT(constraint, IsOk());
   std::vector<int32_t> ends;

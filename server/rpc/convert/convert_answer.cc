@@ -8,7 +8,7 @@
 
 #include "model/base/json.h"
 #include "model/chat/chat_format.h"
-#include "model/constraint/xml_arguments.h"
+#include "model/chat/xml_arguments.h"
 #include "server/rpc/convert/convert_chat.h"
 #include "server/rpc/convert/convert_constraint.h"
 #include "server/rpc/convert/field_error.h"

@@ -12,8 +12,6 @@
 namespace tlm {
 namespace {
 
-using Kind = ConstraintSpec::Kind;
-
 constexpr char kTooLarge[] = "CONSTRAINT_TOO_LARGE";
 
 absl::Status CheckTrue(std::string_view field, bool value) {
@@ -24,23 +22,22 @@ absl::StatusOr<ConstraintSpec::Edge> ConvertRegion(const v1::StructuralTag::Regi
                                                    const std::string& field) {
   if (from.begin().empty()) return BadField(field + ".begin", "is empty");
   ConstraintSpec::Edge region = {.begin = from.begin(), .end = from.end()};
-  const auto is = [&](Kind kind, std::string_view name, const std::string& content) {
-    region.kind = kind;
-    region.content = content;
-    region.field = fmt::format("{}.{}", field, name);
+  const auto is = [&](ConstraintSpec::Content content) {
+    region.content = std::move(content);
+    region.field = fmt::format("{}.{}", field, KindName(region.content));
   };
   switch (from.content_case()) {
     case v1::StructuralTag::Region::kJsonSchema:
-      is(Kind::kJsonSchema, "json_schema", from.json_schema());
+      is(ConstraintSpec::JsonSchema{from.json_schema()});
       return region;
     case v1::StructuralTag::Region::kRegex:
-      is(Kind::kRegex, "regex", from.regex());
+      is(ConstraintSpec::Regex{from.regex()});
       return region;
     case v1::StructuralTag::Region::kGrammar:
-      is(Kind::kGrammar, "grammar", from.grammar());
+      is(ConstraintSpec::Grammar{from.grammar()});
       return region;
     case v1::StructuralTag::Region::kJsonObject:
-      is(Kind::kJsonObject, "json_object", "");
+      is(ConstraintSpec::JsonObject());
       TLM_RETURN_IF_ERROR(CheckTrue(region.field, from.json_object()));
       return region;
     case v1::StructuralTag::Region::CONTENT_NOT_SET:
@@ -51,7 +48,7 @@ absl::StatusOr<ConstraintSpec::Edge> ConvertRegion(const v1::StructuralTag::Regi
 }
 
 // Makes one node of free text; every region leads back to it.
-absl::Status ConvertTag(const v1::StructuralTag& from, ConstraintSpec& spec) {
+absl::StatusOr<ConstraintSpec::Flow> ConvertTag(const v1::StructuralTag& from) {
   if (from.regions().empty()) return BadField("structural_tag.regions", "is empty");
   if (from.triggers().empty()) return BadField("structural_tag.triggers", "is empty");
   ConstraintSpec::Node text = {.is_free = true, .may_end = true};
@@ -80,45 +77,40 @@ absl::Status ConvertTag(const v1::StructuralTag& from, ConstraintSpec& spec) {
     return BadField(fmt::format("structural_tag.triggers[{}]", i),
                     "is not a prefix of any region's begin");
   }
-  spec.nodes.push_back(std::move(text));
-  return absl::OkStatus();
+  return ConstraintSpec::Flow{.nodes = {std::move(text)}, .token_budget = {}};
 }
 
 absl::StatusOr<CallConstraint> ConvertKind(const v1::GenerateRequest& request) {
   CallConstraint constraint;
-  ConstraintSpec& spec = constraint.spec;
+  const auto is = [&](ConstraintSpec::Content content) {
+    constraint.field = KindName(content);
+    constraint.spec.language = std::move(content);
+  };
   switch (request.constraint_case()) {
     case v1::GenerateRequest::kJsonSchema:
-      spec.kind = Kind::kJsonSchema;
-      spec.text = request.json_schema();
-      constraint.field = "json_schema";
+      is(ConstraintSpec::JsonSchema{request.json_schema()});
       break;
     case v1::GenerateRequest::kRegex:
-      spec.kind = Kind::kRegex;
-      spec.text = request.regex();
-      constraint.field = "regex";
+      is(ConstraintSpec::Regex{request.regex()});
       break;
     case v1::GenerateRequest::kGrammar:
-      spec.kind = Kind::kGrammar;
-      spec.text = request.grammar();
-      constraint.field = "grammar";
+      is(ConstraintSpec::Grammar{request.grammar()});
       break;
-    case v1::GenerateRequest::kChoices:
-      spec.kind = Kind::kChoices;
-      spec.choices.assign(request.choices().choices().begin(), request.choices().choices().end());
-      constraint.field = "choices";
-      if (spec.choices.empty()) return BadField("choices.choices", "is empty");
+    case v1::GenerateRequest::kChoices: {
+      const auto& texts = request.choices().choices();
+      if (texts.empty()) return BadField("choices.choices", "is empty");
+      is(ConstraintSpec::Choices{{texts.begin(), texts.end()}});
       break;
+    }
     case v1::GenerateRequest::kJsonObject:
-      spec.kind = Kind::kJsonObject;
-      constraint.field = "json_object";
       TLM_RETURN_IF_ERROR(CheckTrue("json_object", request.json_object()));
+      is(ConstraintSpec::JsonObject());
       break;
-    case v1::GenerateRequest::kStructuralTag:
-      spec.kind = Kind::kFlow;
+    case v1::GenerateRequest::kStructuralTag: {
       constraint.field = "structural_tag";
-      TLM_RETURN_IF_ERROR(ConvertTag(request.structural_tag(), spec));
+      TLM_ASSIGN_OR_RETURN(constraint.spec.language, ConvertTag(request.structural_tag()));
       break;
+    }
     case v1::GenerateRequest::CONSTRAINT_NOT_SET:
       break;
   }
@@ -126,12 +118,14 @@ absl::StatusOr<CallConstraint> ConvertKind(const v1::GenerateRequest& request) {
 }
 
 bool WritesJson(const ConstraintSpec& spec) {
-  const auto is_json = [](const auto& part) {
-    return part.kind == Kind::kJsonSchema || part.kind == Kind::kJsonObject;
+  const auto is_json = [](const ConstraintSpec::Content& content) {
+    return std::holds_alternative<ConstraintSpec::JsonSchema>(content) ||
+           std::holds_alternative<ConstraintSpec::JsonObject>(content);
   };
-  return is_json(spec) || std::ranges::any_of(spec.nodes, [&](const ConstraintSpec::Node& node) {
-           return std::ranges::any_of(node.edges, is_json);
-         });
+  if (spec.flow() == nullptr) return is_json(*spec.content());
+  return std::ranges::any_of(spec.flow()->nodes, [&](const ConstraintSpec::Node& node) {
+    return std::ranges::any_of(node.edges, is_json, &ConstraintSpec::Edge::content);
+  });
 }
 
 // Replaces the names of nodes and edges by StructuralTag's names.
@@ -183,7 +177,8 @@ absl::StatusOr<JsonOptions> ConvertJsonOptions(const v1::JsonOptions& from) {
 }
 
 absl::Status FinishConstraint(const ServedModel& model, CallConstraint& constraint) {
-  for (const ConstraintSpec::Node& node : constraint.spec.nodes) {
+  const ConstraintSpec::Flow* const flow = constraint.spec.flow();
+  for (const auto& node : flow == nullptr ? std::vector<ConstraintSpec::Node>() : flow->nodes) {
     for (const ConstraintSpec::Edge& edge : node.edges) {
       if (!edge.field.empty()) constraint.parts.push_back(edge.field);
     }

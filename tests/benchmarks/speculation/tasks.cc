@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "model/base/errors.h"
-#include "model/constraint/token_trie.h"
+#include "model/constraint/mask/token_trie.h"
 
 namespace tlm::bench {
 namespace {
@@ -133,8 +133,7 @@ class TaskMaker {
   absl::StatusOr<std::shared_ptr<Constraint>> RecordsConstraint() {
     trie_ = TokenTrie::Build(tokenizer_, std::span<const int32_t>());
     ConstraintSpec spec;
-    spec.kind = ConstraintSpec::Kind::kJsonSchema;
-    spec.text = kRecordsSchema;
+    spec.language = ConstraintSpec::JsonSchema{kRecordsSchema};
     TLM_ASSIGN_OR_RETURN(constraint_, Constraint::Compile(spec, trie_, {}, nullptr));
     return constraint_;
   }

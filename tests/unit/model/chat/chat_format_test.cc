@@ -7,8 +7,9 @@
 #include <random>
 
 #include "model/chat/region_reader.h"
-#include "model/constraint/token_trie.h"
-#include "model/constraint/xml_arguments.h"
+#include "model/chat/xml_arguments.h"
+#include "model/constraint/constraint.h"
+#include "model/constraint/mask/token_trie.h"
 
 namespace tlm {
 namespace {
@@ -283,8 +284,7 @@ TEST_F(AnswerTest, HoldsReasoning) {
 
 TEST_F(AnswerTest, HoldsTheTextsOwnConstraint) {
   ConstraintSpec digits;
-  digits.kind = ConstraintSpec::Kind::kRegex;
-  digits.text = "[0-9]+";
+  digits.language = ConstraintSpec::Regex{"[0-9]+"};
   AnswerPlan plan = {.tools = tools_, .text = digits};
   const ChatFormat think = FormatOf("think", "hermes");
   EXPECT_EQ(Judge(think, plan, "12"), "whole");

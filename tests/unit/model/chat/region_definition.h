@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "model/chat/region_reader.h"
-#include "model/constraint/xml_arguments.h"
+#include "model/chat/xml_arguments.h"
 
 namespace tlm {
 

@@ -7,9 +7,9 @@
 #include <random>
 #include <thread>
 
-#include "model/constraint/earley.h"
 #include "model/constraint/flow.h"
-#include "model/constraint/token_trie.h"
+#include "model/constraint/grammar/earley.h"
+#include "model/constraint/mask/token_trie.h"
 #include "model/tokenizer/tokenizer.h"
 
 namespace tlm {
@@ -27,16 +27,10 @@ class ConstraintTest : public ::testing::Test {
     return tokens;
   }
   static ConstraintSpec Regex(std::string text) {
-    ConstraintSpec spec;
-    spec.kind = ConstraintSpec::Kind::kRegex;
-    spec.text = std::move(text);
-    return spec;
+    return {.language = ConstraintSpec::Regex{std::move(text)}, .json = {}};
   }
   static ConstraintSpec Choices(std::vector<std::string> choices) {
-    ConstraintSpec spec;
-    spec.kind = ConstraintSpec::Kind::kChoices;
-    spec.choices = std::move(choices);
-    return spec;
+    return {.language = ConstraintSpec::Choices{std::move(choices)}, .json = {}};
   }
   static std::shared_ptr<Constraint> Compile(const ConstraintSpec& spec,
                                              ConstraintLimits limits = {}) {
@@ -152,50 +146,47 @@ TEST_F(MaskTest, OfGrammars) {
         "root ::= line*\nline ::= word (\" \" word)* \"\\n\"\nword ::= [a-zA-Z]{1,9}",
         "root ::= \"the \" root | \"a \" root \"b\" | [^a]"}) {
     SCOPED_TRACE(gbnf);
-    ConstraintSpec spec;
-    spec.kind = ConstraintSpec::Kind::kGrammar;
-    spec.text = gbnf;
+    const ConstraintSpec spec = {.language = ConstraintSpec::Grammar{std::string(gbnf)},
+                                 .json = {}};
     Check(spec, *Grammar(gbnf)());
   }
 }
 
 TEST_F(MaskTest, OfFlows) {
-  using Kind = ConstraintSpec::Kind;
-  ConstraintSpec spec;
-  spec.kind = Kind::kFlow;
-  spec.nodes = {{.is_free = true,
-                 .may_end = true,
-                 .triggers = {"e", "<t"},
-                 .edges = {{"ex", Kind::kGrammar, "root ::= \"(\" root \")\" | \"b\"*"},
-                           {"e ", Kind::kGrammar, "root ::= [a-z ]*", {}, "\n"},
-                           {"<t>", Kind::kGrammar, "root ::= . .", {}, "th", 1}}},
-                {.may_end = true,
-                 .edges = {{"", Kind::kGrammar, "root ::= [0-9]+ \"e\"?"},
-                           {"e", Kind::kNothing, "", {}, "a"}}}};
+  using Nothing = ConstraintSpec::Nothing;
+  ConstraintSpec::Flow spec;
+  spec.nodes = {
+      {.is_free = true,
+       .may_end = true,
+       .triggers = {"e", "<t"},
+       .edges = {{"ex", ConstraintSpec::Grammar{"root ::= \"(\" root \")\" | \"b\"*"}},
+                 {"e ", ConstraintSpec::Grammar{"root ::= [a-z ]*"}, "\n"},
+                 {"<t>", ConstraintSpec::Grammar{"root ::= . ."}, "th", 1}}},
+      {.may_end = true,
+       .edges = {{"", ConstraintSpec::Grammar{"root ::= [0-9]+ \"e\"?"}}, {"e", Nothing{}, "a"}}}};
   const auto flow = Flow::Compile(
-      spec, {}, [](const ConstraintSpec::Edge& edge) { return Grammar(edge.content); });
+      spec, {}, [](const auto& content) { return Grammar(std::string(TextOf(content))); });
   ASSERT_TRUE(flow.ok()) << flow.status();
   FlowRecognizer recognizer(*flow, {});
-  Check(spec, recognizer);
+  Check({.language = std::move(spec), .json = {}}, recognizer);
 }
 
 TEST_F(ConstraintTest, RefusesGrammarsAndFlowsWithTheirPlaces) {
   ConstraintSpec spec;
-  spec.kind = ConstraintSpec::Kind::kGrammar;
-  spec.text = "root ::= a";
+  spec.language = ConstraintSpec::Grammar{"root ::= a"};
   const auto refusal = [&] {
     return std::string(Constraint::Compile(spec, Tokens(), {}, nullptr).status().message());
   };
   EXPECT_EQ(refusal(), "line 1, column 10: rule \"a\" is not defined");
-  spec.kind = ConstraintSpec::Kind::kFlow;
-  spec.nodes = {{.may_end = true}};
-  ConstraintSpec::Edge& edge = spec.nodes[0].edges.emplace_back();
-  edge = {"<a>", ConstraintSpec::Kind::kGrammar, "root ::= \"x\" root", {}, "</a>"};
+  spec.language = ConstraintSpec::Flow{.nodes = {{.may_end = true}}, .token_budget = {}};
+  ConstraintSpec::Edge& edge =
+      std::get<ConstraintSpec::Flow>(spec.language).nodes[0].edges.emplace_back();
+  edge = {"<a>", ConstraintSpec::Grammar{"root ::= \"x\" root"}, "</a>"};
   EXPECT_EQ(refusal(),
             "nodes[0].edges[0].grammar: line 1, column 1: rule \"root\" matches no text");
-  edge = {"<a>", ConstraintSpec::Kind::kRegex, "[", {}, "</a>"};
+  edge = {"<a>", ConstraintSpec::Regex{"["}, "</a>"};
   EXPECT_TRUE(refusal().starts_with("nodes[0].edges[0].regex: ")) << refusal();
-  edge = {"<a>", ConstraintSpec::Kind::kChoices, "", {}, "</a>"};
+  edge = {"<a>", ConstraintSpec::Choices{}, "</a>"};
   EXPECT_TRUE(refusal().starts_with("nodes[0].edges[0].choices: ")) << refusal();
 }
 
@@ -317,21 +308,19 @@ TEST_F(ConstraintTest, TooMuchForAFreshStartIsADeadEnd) {
 // So many tokens of free text, then what closes it, whatever was drawn; also where the limit of
 // memory has thrown away the states.
 TEST_F(ConstraintTest, ABudgetOfTokensClosesFreeText) {
-  ConstraintSpec spec;
-  spec.kind = ConstraintSpec::Kind::kFlow;
+  ConstraintSpec::Flow spec;
   spec.nodes.resize(2);
   spec.nodes[0].is_free = spec.nodes[0].is_budgeted = true;
   spec.nodes[0].triggers = {"</x>"};
   spec.nodes[0].closing = 1;
-  spec.nodes[0].edges = {
-      {.begin = "</x>", .kind = ConstraintSpec::Kind::kNothing, .target = 1},
-      {.begin = "\n</x>\n", .kind = ConstraintSpec::Kind::kNothing, .target = 1}};
-  spec.nodes[1].edges = {{.begin = "!", .kind = ConstraintSpec::Kind::kNothing, .target = 1}};
+  spec.nodes[0].edges = {{.begin = "</x>", .content = ConstraintSpec::Nothing{}, .target = 1},
+                         {.begin = "\n</x>\n", .content = ConstraintSpec::Nothing{}, .target = 1}};
+  spec.nodes[1].edges = {{.begin = "!", .content = ConstraintSpec::Nothing{}, .target = 1}};
   spec.nodes[1].may_end = true;
   for (const int64_t budget : {0, 1, 7}) {
     spec.token_budget = budget;
-    const auto plenty = Compile(spec);
-    const auto tight = Compile(spec, {.max_bytes = size_t{1} << 18});
+    const auto plenty = Compile({.language = spec, .json = {}});
+    const auto tight = Compile({.language = spec, .json = {}}, {.max_bytes = size_t{1} << 18});
     for (int round = 0; round < 100; ++round) {
       ConstraintMatcher matcher(plenty), other(tight);
       std::string text;

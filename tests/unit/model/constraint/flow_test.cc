@@ -6,22 +6,24 @@
 #include <random>
 #include <set>
 
-#include "model/constraint/earley.h"
+#include "model/constraint/grammar/earley.h"
 
 namespace tlm {
 namespace {
 
-using Kind = ConstraintSpec::Kind;
+using Grammar = ConstraintSpec::Grammar;
+using Nothing = ConstraintSpec::Nothing;
+using Regex = ConstraintSpec::Regex;
 using Edges = std::vector<ConstraintSpec::Edge>;
 
-// Contents are grammars, except of kRegex: choices, divided by |.
-absl::StatusOr<RecognizerFactory> CompileContent(const ConstraintSpec::Edge& edge) {
-  if (edge.kind == Kind::kGrammar) {
+// Compiles grammars, and regexes as choices divided by |.
+absl::StatusOr<RecognizerFactory> CompileContent(const ConstraintSpec::Content& content) {
+  if (std::holds_alternative<Grammar>(content)) {
     Budget budget(absl::Seconds(60), nullptr);
-    return CompileGrammar(edge.content, {}, budget);
+    return CompileGrammar(TextOf(content), {}, budget);
   }
   std::vector<std::string> choices = {""};
-  for (const char c : edge.content) {
+  for (const char c : TextOf(content)) {
     if (c == '|') {
       choices.emplace_back();
     } else {
@@ -31,21 +33,18 @@ absl::StatusOr<RecognizerFactory> CompileContent(const ConstraintSpec::Edge& edg
   return [choices] { return *CompileChoices(choices, {}); };
 }
 
-absl::StatusOr<std::unique_ptr<FlowRecognizer>> Compile(const ConstraintSpec& spec) {
+absl::StatusOr<std::unique_ptr<FlowRecognizer>> Compile(const ConstraintSpec::Flow& spec) {
   auto flow = Flow::Compile(spec, {}, CompileContent);
   if (!flow.ok()) return flow.status();
   return std::make_unique<FlowRecognizer>(*std::move(flow), ConstraintLimits());
 }
 
-ConstraintSpec Spec(std::vector<ConstraintSpec::Node> nodes) {
-  ConstraintSpec spec;
-  spec.kind = Kind::kFlow;
-  spec.nodes = std::move(nodes);
-  return spec;
+ConstraintSpec::Flow Spec(std::vector<ConstraintSpec::Node> nodes) {
+  return {.nodes = std::move(nodes), .token_budget = {}};
 }
 
 // One node, to which its edges lead back.
-ConstraintSpec Tag(const Edges& edges, const std::vector<std::string>& triggers) {
+ConstraintSpec::Flow Tag(const Edges& edges, const std::vector<std::string>& triggers) {
   return Spec({{.is_free = true, .may_end = true, .triggers = triggers, .edges = edges}});
 }
 
@@ -277,7 +276,7 @@ class RandomFlowTest : public ::testing::Test {
     spec.end = edge.end;
     spec.target = static_cast<int32_t>(edge.target);
     if (Draw(3) == 0) {
-      spec.kind = Kind::kNothing;
+      spec.content = Nothing{};
       edge.contents = {""};
       return edge;
     }
@@ -290,8 +289,11 @@ class RandomFlowTest : public ::testing::Test {
                  (Draw(2) == 0 ? " e" : "");
       edge.contents.insert(content);
     }
-    spec.kind = Draw(2) == 0 ? Kind::kRegex : Kind::kGrammar;
-    spec.content = spec.kind == Kind::kRegex ? list : grammar + "\ne ::= \"\" | e e";
+    if (Draw(2) == 0) {
+      spec.content = Regex{list};
+    } else {
+      spec.content = Grammar{grammar + "\ne ::= \"\" | e e"};
+    }
     return edge;
   }
   Definition::Node DrawNode(size_t nodes) {
@@ -324,8 +326,8 @@ class RandomFlowTest : public ::testing::Test {
     while (definition.nodes.size() < nodes) definition.nodes.push_back(DrawNode(nodes));
     return definition;
   }
-  static ConstraintSpec SpecOf(const Definition& definition) {
-    ConstraintSpec spec = Spec({});
+  static ConstraintSpec::Flow SpecOf(const Definition& definition) {
+    ConstraintSpec::Flow spec = Spec({});
     for (const Definition::Node& node : definition.nodes) spec.nodes.push_back(node.spec);
     spec.token_budget = 0;
     return spec;
@@ -394,16 +396,16 @@ TEST_F(RandomFlowTest, ClosesFreeTextAsTheDefinitionSays) {
 }
 
 TEST(FlowTest, ClosesBehindTheCharacter) {
-  ConstraintSpec spec = Spec({{.is_free = true,
-                               .may_end = false,
-                               .triggers = {"</t>", "\xc3\xa9", "\xFF<s>x"},
-                               .edges = {{"</t>", Kind::kNothing, "", {}, "", 1},
-                                         {"\xc3\xa9", Kind::kNothing, "", {}, "", 1},
-                                         {"\xFF<s>xy", Kind::kNothing, "", {}, "", 1},
-                                         {"\n</t>", Kind::kNothing, "", {}, "", 1}},
-                               .is_budgeted = true,
-                               .closing = 3},
-                              {.is_free = false, .may_end = true}});
+  ConstraintSpec::Flow spec = Spec({{.is_free = true,
+                                     .may_end = false,
+                                     .triggers = {"</t>", "\xc3\xa9", "\xFF<s>x"},
+                                     .edges = {{"</t>", Nothing{}, "", 1},
+                                               {"\xc3\xa9", Nothing{}, "", 1},
+                                               {"\xFF<s>xy", Nothing{}, "", 1},
+                                               {"\n</t>", Nothing{}, "", 1}},
+                                     .is_budgeted = true,
+                                     .closing = 3},
+                                    {.is_free = false, .may_end = true}});
   spec.token_budget = 3;
   const auto recognizer = Compile(spec);
   ASSERT_TRUE(recognizer.ok()) << recognizer.status();
@@ -438,9 +440,9 @@ TEST(FlowTest, ClosesBehindTheCharacter) {
 
 TEST(FlowTest, TakesCallsOfTools) {
   const auto recognizer =
-      Compile(Tag({{"<tool>", Kind::kGrammar, "root ::= \"[\" root? \"]\" \" \"*", {}, "</tool>"},
-                   {"<tool_call>f(", Kind::kRegex, "1|12|2)", {}, ")"},
-                   {"<tool_call>g(", Kind::kGrammar, "root ::= [^<]*", {}, "</g>"}},
+      Compile(Tag({{"<tool>", Grammar{"root ::= \"[\" root? \"]\" \" \"*"}, "</tool>"},
+                   {"<tool_call>f(", Regex{"1|12|2)"}, ")"},
+                   {"<tool_call>g(", Grammar{"root ::= [^<]*"}, "</g>"}},
                   {"<tool>", "<tool_call>"}));
   ASSERT_TRUE(recognizer.ok()) << recognizer.status();
   const auto verdict = [&](std::string_view text) { return Read(**recognizer, text); };
@@ -463,13 +465,13 @@ TEST(FlowTest, TakesCallsOfTools) {
 
 // Reasoning, then a text or calls in special tokens.
 TEST(FlowTest, TakesChannels) {
-  const Edges calls = {{"\xFF<call>f\n", Kind::kRegex, "1|2", {}, "\xFF<end>", 1}};
+  const Edges calls = {{"\xFF<call>f\n", Regex{"1|2"}, "\xFF<end>", 1}};
   const auto recognizer =
       Compile(Spec({{.is_free = true,
                      .may_end = true,
                      .triggers = {"\xFF<call>", "</think>"},
                      .leads = {"<think>"},
-                     .edges = {calls[0], {"<think>", Kind::kRegex, "a|b", {}, "</think>", 1}}},
+                     .edges = {calls[0], {"<think>", Regex{"a|b"}, "</think>", 1}}},
                     {.is_free = true,
                      .may_end = true,
                      .triggers = {"\xFF<call>", "<think>", "</think>"},
@@ -493,7 +495,7 @@ TEST(FlowTest, MarkersHaveAnyByte) {
   using std::string_literals::operator""s;
   for (const char byte : {'\0', '\n', '\x7f'}) {
     const std::string trigger = "<"s + byte + "<" + byte + byte;
-    const auto recognizer = Compile(Tag({{trigger, Kind::kRegex, "x", {}, "</a>"}}, {trigger}));
+    const auto recognizer = Compile(Tag({{trigger, Regex{"x"}, "</a>"}}, {trigger}));
     ASSERT_TRUE(recognizer.ok()) << recognizer.status();
     const Verdict whole = {true, true}, begun = {false, true}, dead = {};
     EXPECT_EQ(Read(**recognizer, trigger.substr(0, 4) + "a<" + byte), whole);
@@ -505,9 +507,8 @@ TEST(FlowTest, MarkersHaveAnyByte) {
 }
 
 TEST(FlowTest, FreeTextIsOnePart) {
-  const auto recognizer = Compile(Tag({{"<a>", Kind::kRegex, "x", {}, "</a>"},
-                                       {"<b>", Kind::kGrammar, "root ::= \"xy\"", {}, "</b>"}},
-                                      {"<a>", "<b>"}));
+  const auto recognizer = Compile(Tag(
+      {{"<a>", Regex{"x"}, "</a>"}, {"<b>", Grammar{"root ::= \"xy\""}, "</b>"}}, {"<a>", "<b>"}));
   ASSERT_TRUE(recognizer.ok());
   const auto state = [&](std::string_view text) {
     return StateAfter(**recognizer, (*recognizer)->start(), text);
@@ -523,14 +524,14 @@ TEST(FlowTest, FreeTextIsOnePart) {
 }
 
 TEST(FlowTest, RefusesWhatIsMalformed) {
-  const ConstraintSpec::Edge edge = {"<a>", Kind::kRegex, "x", {}, "b"};
+  const ConstraintSpec::Edge edge = {"<a>", Regex{"x"}, "b"};
   const auto other = [&](auto change) {
-    ConstraintSpec spec = Tag({edge}, {"<a"});
+    ConstraintSpec::Flow spec = Tag({edge}, {"<a"});
     change(spec);
     return spec;
   };
   const struct {
-    ConstraintSpec spec;
+    ConstraintSpec::Flow spec;
     std::string_view message;
   } cases[] = {
       {Spec({}), "no node is given"},
@@ -540,19 +541,16 @@ TEST(FlowTest, RefusesWhatIsMalformed) {
          spec.nodes[0].leads = {"a", ""};
        }),
        "nodes[0].leads[1] is empty"},
-      {Tag({{"", Kind::kRegex, "x", {}, "b"}}, {"<a"}),
-       "nodes[0].edges[0].begin begins with no trigger: ''"},
-      {Tag({edge, {"<b>", Kind::kRegex, "x", {}, "b"}}, {"<a"}),
+      {Tag({{"", Regex{"x"}, "b"}}, {"<a"}), "nodes[0].edges[0].begin begins with no trigger: ''"},
+      {Tag({edge, {"<b>", Regex{"x"}, "b"}}, {"<a"}),
        "nodes[0].edges[1].begin begins with no trigger: '<b>'"},
       {Tag({edge}, {"<a>", "a"}), "nodes[0].triggers[0] contains triggers[1], 'a'"},
       {Tag({edge}, {"<a>", "<a>"}), "nodes[0].triggers[0] contains triggers[1], '<a>'"},
-      {Tag({{"<a>", Kind::kRegex, "x", {}, "\xfe"}}, {"<"}), "nodes[0].edges[0] is not UTF-8"},
-      {Tag({{"<a>", Kind::kRegex, "x", {}, "x\xFF"}}, {"<"}), "nodes[0].edges[0] is not UTF-8"},
-      {Tag({{"\xc3\xa4", Kind::kRegex, "x", {}, ""}}, {"\xc3"}),
-       "nodes[0].triggers[0] is not UTF-8"},
-      {Tag({{"<a>", Kind::kGrammar, "root ::=\n b", {}, ""}}, {"<a>"}),
+      {Tag({{"<a>", Regex{"x"}, "\xfe"}}, {"<"}), "nodes[0].edges[0] is not UTF-8"},
+      {Tag({{"<a>", Regex{"x"}, "x\xFF"}}, {"<"}), "nodes[0].edges[0] is not UTF-8"},
+      {Tag({{"\xc3\xa4", Regex{"x"}, ""}}, {"\xc3"}), "nodes[0].triggers[0] is not UTF-8"},
+      {Tag({{"<a>", Grammar{"root ::=\n b"}, ""}}, {"<a>"}),
        "nodes[0].edges[0].grammar: line 2, column 2: rule \"b\" is not defined"},
-      {Tag({{"<a>", Kind::kFlow, "", {}, ""}}, {"<a>"}), "nodes[0].edges[0] is a flow in a flow"},
       {other([](auto& spec) { spec.nodes[0].edges[0].target = 1; }),
        "nodes[0].edges[0].target is 1, it must be in [0, 1)"},
       {other([](auto& spec) { spec.nodes[0].is_free = false; }),
@@ -573,8 +571,8 @@ TEST(FlowTest, RefusesWhatIsMalformed) {
 }
 
 TEST(FlowTest, RefusesWhatIsOverLimits) {
-  const auto code = [](const ConstraintSpec& spec) { return Compile(spec).status().code(); };
-  const ConstraintSpec::Edge edge = {"<a>", Kind::kRegex, "x", {}, ""};
+  const auto code = [](const ConstraintSpec::Flow& spec) { return Compile(spec).status().code(); };
+  const ConstraintSpec::Edge edge = {"<a>", Regex{"x"}, ""};
   const auto exhausted = absl::StatusCode::kResourceExhausted;
   EXPECT_EQ(code(Tag(Edges(1024, edge), {"<a>"})), absl::StatusCode::kOk);
   EXPECT_EQ(code(Tag(Edges(1025, edge), {"<a>"})), exhausted);

@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "model/constraint/token_trie.h"
+#include "model/constraint/mask/token_trie.h"
 #include "model/tokenizer/tokenizer.h"
 
 namespace tlm {
@@ -26,11 +26,8 @@ std::shared_ptr<const TokenTrie> Tokens() {
   return tokens;
 }
 
-OutputConstraint Constrained(ConstraintSpec::Kind kind, std::string text) {
-  ConstraintSpec spec;
-  spec.kind = kind;
-  spec.text = std::move(text);
-  spec.json.compact = true;
+OutputConstraint Constrained(ConstraintSpec::Content content) {
+  const ConstraintSpec spec = {.language = std::move(content), .json = {.compact = true}};
   auto constraint =
       Constraint::Compile(spec, Tokens(), {.max_compile_time = absl::InfiniteDuration()}, nullptr);
   EXPECT_TRUE(constraint.ok()) << constraint.status();
@@ -38,18 +35,18 @@ OutputConstraint Constrained(ConstraintSpec::Kind kind, std::string text) {
 }
 
 OutputConstraint OfRegex(std::string text) {
-  return Constrained(ConstraintSpec::Kind::kRegex, std::move(text));
+  return Constrained(ConstraintSpec::Regex{std::move(text)});
 }
 
 // Names of properties and closing brackets make forced runs.
 OutputConstraint OfSchema() {
-  return Constrained(ConstraintSpec::Kind::kJsonSchema, R"({
+  return Constrained(ConstraintSpec::JsonSchema{R"({
       "type": "object", "additionalProperties": false,
       "properties": {"temperature_in_celsius": {"type": "integer"},
                      "description": {"type": "string", "maxLength": 12},
                      "weather_condition": {"enum": ["sunny", "sunset", "cloudy"]},
                      "observations": {"type": "array", "items": {"type": "boolean"}}},
-      "required": ["temperature_in_celsius", "weather_condition"]})");
+      "required": ["temperature_in_celsius", "weather_condition"]})"});
 }
 
 constexpr absl::Duration kLong = absl::Seconds(1000);

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "model/constraint/token_trie.h"
+#include "model/constraint/mask/token_trie.h"
 #include "model/sampling/sampler.h"
 #include "model/sampling/sampling_job.h"
 #include "server/batching/request.h"
@@ -60,9 +60,7 @@ inline const std::shared_ptr<const TokenTrie>& ScriptedTokens() {
 // The output is one of these texts.
 inline OutputConstraint ChoicesConstraint(std::vector<std::string> choices,
                                           std::vector<int32_t> end_ids) {
-  ConstraintSpec spec;
-  spec.kind = ConstraintSpec::Kind::kChoices;
-  spec.choices = std::move(choices);
+  const ConstraintSpec spec = {.language = ConstraintSpec::Choices{std::move(choices)}, .json = {}};
   auto constraint = Constraint::Compile(spec, ScriptedTokens(), {}, nullptr);
   EXPECT_TRUE(constraint.ok()) << constraint.status();
   return {.matcher = ConstraintMatcher(*constraint), .end_ids = std::move(end_ids)};

@@ -20,10 +20,7 @@ constexpr int32_t kEosId = 0;  // special
 using Compiled = absl::StatusOr<std::shared_ptr<Constraint>>;
 
 ConstraintSpec Choices(std::vector<std::string> choices) {
-  ConstraintSpec spec;
-  spec.kind = ConstraintSpec::Kind::kChoices;
-  spec.choices = std::move(choices);
-  return spec;
+  return {.language = ConstraintSpec::Choices{std::move(choices)}, .json = {}};
 }
 
 // So many bytes of text.

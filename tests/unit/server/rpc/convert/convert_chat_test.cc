@@ -342,7 +342,7 @@ class ConvertAnswerTest : public ConvertChatTest {
   static std::vector<ConstraintSpec::Edge> EdgesOf(const GenerateCall& call,
                                                    std::string_view field) {
     std::vector<ConstraintSpec::Edge> edges;
-    for (const ConstraintSpec::Node& node : call.constraint->spec.nodes) {
+    for (const ConstraintSpec::Node& node : call.constraint->spec.flow()->nodes) {
       for (const ConstraintSpec::Edge& edge : node.edges) {
         if (edge.field == field) edges.push_back(edge);
       }
@@ -373,7 +373,7 @@ TEST_F(ConvertAnswerTest, ToolsConstrainAndTellRegions) {
   const std::string field = "chat.tools[0].parameters_json_schema";
   ASSERT_FALSE(EdgesOf(*call, field).empty());
   EXPECT_THAT(EdgesOf(*call, field)[0].begin, HasSubstr("add"));
-  EXPECT_EQ(nlohmann::json::parse(EdgesOf(*call, field)[0].content)["type"], "object");
+  EXPECT_EQ(nlohmann::json::parse(TextOf(EdgesOf(*call, field)[0].content))["type"], "object");
   ASSERT_TRUE(call->output.regions.has_value());
   EXPECT_EQ(call->output.regions->format.tools, model_.chat_format.tools);
   EXPECT_FALSE(call->output.regions->begins_in_reasoning);
@@ -405,7 +405,7 @@ TEST_F(ConvertAnswerTest, ChoiceOfTools) {
                    "chat.tools[" + std::to_string(tool) + "].parameters_json_schema")
         .size();
   };
-  const auto is_free = [&] { return ConvertCall()->constraint->spec.nodes[0].is_free; };
+  const auto is_free = [&] { return ConvertCall()->constraint->spec.flow()->nodes[0].is_free; };
   EXPECT_EQ(edges(0), 0u);
   EXPECT_TRUE(is_free());
   EXPECT_EQ(ConvertCall()->output.regions->format.tools, nullptr);
@@ -430,7 +430,7 @@ TEST_F(ConvertAnswerTest, TheConstraintOfTheTextKeepsItsName) {
   ASSERT_THAT(call, IsOk());
   EXPECT_EQ(call->constraint->field, "chat.tools");
   ASSERT_FALSE(EdgesOf(*call, "regex").empty());
-  EXPECT_EQ(EdgesOf(*call, "regex")[0].content, "[ab]+");
+  EXPECT_EQ(TextOf(EdgesOf(*call, "regex")[0].content), "[ab]+");
   chat_.mutable_tool_choice()->set_mode(v1::ChatInput::ToolChoice::REQUIRED);
   EXPECT_EQ(RefusedCallField(), "regex");
 
@@ -484,8 +484,8 @@ TEST_F(ConvertAnswerTest, TheBudgetIsTheReasonings) {
   chat_.mutable_reasoning()->set_budget_tokens(7);
   const absl::StatusOr<GenerateCall> call = ConvertCall();
   ASSERT_THAT(call, IsOk());
-  EXPECT_EQ(call->constraint->spec.token_budget, 7);
-  EXPECT_FALSE(call->constraint->spec.nodes[0].is_free);
+  EXPECT_EQ(call->constraint->spec.flow()->token_budget, 7);
+  EXPECT_FALSE(call->constraint->spec.flow()->nodes[0].is_free);
 }
 
 TEST_F(ConvertAnswerTest, RegionsNeedAFormat) {

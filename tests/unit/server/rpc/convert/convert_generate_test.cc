@@ -362,8 +362,9 @@ TEST(ConvertGenerateTest, ConstraintsReachTheCall) {
   absl::StatusOr<GenerateCall> call = Convert(request);
   ASSERT_THAT(call, IsOk());
   EXPECT_EQ(call->constraint->field, "json_schema");
-  EXPECT_EQ(call->constraint->spec.kind, ConstraintSpec::Kind::kJsonSchema);
-  EXPECT_EQ(call->constraint->spec.text, "{\"type\": \"object\"}");
+  ASSERT_NE(call->constraint->spec.content(), nullptr);
+  EXPECT_EQ(KindName(*call->constraint->spec.content()), "json_schema");
+  EXPECT_EQ(TextOf(*call->constraint->spec.content()), "{\"type\": \"object\"}");
   EXPECT_TRUE(call->constraint->spec.json.compact);
   EXPECT_TRUE(call->constraint->spec.json.any_property_order);
   EXPECT_FALSE(call->constraint->spec.json.any_escapes);
@@ -373,25 +374,26 @@ TEST(ConvertGenerateTest, ConstraintsReachTheCall) {
   request.mutable_choices()->add_choices("yes");
   call = Convert(request);
   ASSERT_THAT(call, IsOk());
-  EXPECT_THAT(call->constraint->spec.choices, ElementsAre("yes"));
+  EXPECT_EQ(*call->constraint->spec.content(),
+            ConstraintSpec::Content(ConstraintSpec::Choices{{"yes"}}));
   AddRegion(request).set_grammar("root ::= \"a\"");
   AddRegion(request).set_json_object(true);
   request.mutable_structural_tag()->mutable_regions(0)->set_end("</a>");
   call = Convert(request);
   ASSERT_THAT(call, IsOk());
-  const ConstraintSpec& spec = call->constraint->spec;
+  ASSERT_NE(call->constraint->spec.flow(), nullptr);
+  const ConstraintSpec::Flow& spec = *call->constraint->spec.flow();
   ASSERT_EQ(spec.nodes.size(), 1u);
   EXPECT_TRUE(spec.nodes[0].is_free && spec.nodes[0].may_end);
   EXPECT_THAT(spec.nodes[0].triggers, ElementsAre("<"));
   const std::vector<ConstraintSpec::Edge>& edges = spec.nodes[0].edges;
   ASSERT_EQ(edges.size(), 2u);
   EXPECT_EQ(edges[0].begin, "<a>");
-  EXPECT_EQ(edges[0].kind, ConstraintSpec::Kind::kGrammar);
-  EXPECT_EQ(edges[0].content, "root ::= \"a\"");
+  EXPECT_EQ(edges[0].content, ConstraintSpec::Content(ConstraintSpec::Grammar{"root ::= \"a\""}));
   EXPECT_EQ(edges[0].end, "</a>");
   EXPECT_EQ(edges[0].field, "structural_tag.regions[0].grammar");
   EXPECT_EQ(edges[0].target, 0);
-  EXPECT_EQ(edges[1].kind, ConstraintSpec::Kind::kJsonObject);
+  EXPECT_EQ(edges[1].content, ConstraintSpec::Content(ConstraintSpec::JsonObject()));
 }
 
 TEST(ConvertGenerateTest, TopLogprobsImplyLogprobs) {

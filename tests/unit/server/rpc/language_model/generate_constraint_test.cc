@@ -93,9 +93,7 @@ TEST_F(GenerateConstraintTest, ACancelledCallGetsNoConstraint) {
   std::atomic<int> arrived = 0;
   std::shared_future<void> ended = end.get_future().share();
   for (const char* const choice : {"one", "two"}) {
-    ConstraintSpec spec;
-    spec.kind = ConstraintSpec::Kind::kChoices;
-    spec.choices = {choice};
+    const ConstraintSpec spec = {.language = ConstraintSpec::Choices{{choice}}, .json = {}};
     busy.push_back(constraints_.Compile("", spec, false, [&, ended](const auto&) {
       if (++arrived == 2) begun.set_value();
       ended.wait();

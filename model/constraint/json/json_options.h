@@ -1,0 +1,19 @@
+// How JSON is written in a constrained output.
+#ifndef TLM_MODEL_CONSTRAINT_JSON_JSON_OPTIONS_H_
+#define TLM_MODEL_CONSTRAINT_JSON_JSON_OPTIONS_H_
+
+namespace tlm {
+
+struct JsonOptions {
+  // No white space between the tokens of JSON.
+  bool compact = false;
+  // Properties in any order; otherwise in the order in which the schema lists them.
+  bool any_property_order = false;
+  // Strings with any escapes, and integers with a zero fraction or an exponent; otherwise every
+  // string has one spelling (TextForm::kJson) and integers are digits.
+  bool any_escapes = false;
+};
+
+}  // namespace tlm
+
+#endif  // TLM_MODEL_CONSTRAINT_JSON_JSON_OPTIONS_H_
