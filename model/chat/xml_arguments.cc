@@ -21,7 +21,7 @@ namespace {
 
 using Xml = XmlArgumentsReader::State;
 
-constexpr std::string_view kParameter = "<parameter=";
+constexpr std::string_view kParameterStart = "<parameter=";
 constexpr std::string_view kFunctionEnd = "</function>";
 constexpr std::string_view kNameEnd = ">";
 constexpr std::string_view kValueEnd = "\n</parameter>";
@@ -277,8 +277,8 @@ bool XmlArgumentsReader::Step(State& state, char byte, std::string& json) const 
     case Phase::kTag:
       return StepTag(state, byte, json);
     case Phase::kParameter:
-      if (!Match(kParameter, byte, state.matched)) return false;
-      if (state.matched == kParameter.size()) {
+      if (!Match(kParameterStart, byte, state.matched)) return false;
+      if (state.matched == kParameterStart.size()) {
         state.phase = Phase::kName;
         state.matched = 0;
         state.high = static_cast<int32_t>(text_parameters_->size());
@@ -313,8 +313,8 @@ bool XmlArgumentsReader::Step(State& state, char byte, std::string& json) const 
 // The second byte of the tag tells which it is.
 bool XmlArgumentsReader::StepTag(State& state, char byte, std::string& json) const {
   if (state.matched == 0) return Match("<", byte, state.matched);
-  if (byte != kParameter[1] && byte != kFunctionEnd[1]) return false;
-  const bool is_parameter = byte == kParameter[1];
+  if (byte != kParameterStart[1] && byte != kFunctionEnd[1]) return false;
+  const bool is_parameter = byte == kParameterStart[1];
   json += state.has_parameters ? "" : "{";
   json += !is_parameter ? "}" : state.has_parameters ? ",\"" : "\"";
   state.phase = is_parameter ? State::Phase::kParameter : State::Phase::kFunction;

@@ -9,6 +9,8 @@ template <typename... Functions>
 struct Overloaded : Functions... {
   using Functions::operator()...;
 };
+template <typename... Functions>
+Overloaded(Functions...) -> Overloaded<Functions...>;
 
 const std::vector<std::string>& ChoicesOf(const Spec::Content& content) {
   static const std::vector<std::string> none;

@@ -29,8 +29,6 @@ const Utf8Rows& Utf8() {
   return rows;
 }
 
-bool IsSpecialMark(char byte) { return byte == kSpecialTokenMark; }
-
 }  // namespace
 
 FreeText::FreeText(std::vector<Marker> markers, bool may_end)

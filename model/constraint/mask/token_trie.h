@@ -23,6 +23,7 @@ namespace tlm {
 // Precedes the text of a special token in the texts that recognizers read: "\xFF<|channel|>". No
 // UTF-8 text has this byte.
 inline constexpr char kSpecialTokenMark = '\xFF';
+inline bool IsSpecialMark(char byte) { return byte == kSpecialTokenMark; }
 
 // In a bitmap of tokens: bit id % 64 of word id / 64.
 inline void SetTokenBit(int32_t id, std::span<uint64_t> words) {
