@@ -17,7 +17,6 @@
 #include "model/ops/cpu/kernels/isa.h"
 #include "model/weights/model_weights.h"
 #include "server/config/flag_types.h"
-#include "server/config/old_flags.h"
 
 ABSL_FLAG(std::string, model, "",
           "model directory: config.json, model.safetensors (or shards with their index), and "
@@ -196,8 +195,7 @@ absl::Status ReadModelOptions(ServerOptions* options) {
     return InvalidArgument("--model and --preset exclude each other");
   }
   if (!options->preset.empty()) TLM_RETURN_IF_ERROR(PresetConfig(options->preset).status());
-  TLM_ASSIGN_OR_RETURN(std::string random, OldRandomWeights(options));
-  if (random.empty()) random = absl::GetFlag(FLAGS_random_weights);
+  const std::string random = absl::GetFlag(FLAGS_random_weights);
   if (!random.empty()) {
     TLM_ASSIGN_OR_RETURN(options->random_weights, ParseRandomWeights(random));
   } else if (!options->preset.empty()) {
@@ -311,7 +309,6 @@ absl::Status ReadStepSizes(EngineOptions* options) {
       CheckRange("max_running_requests", requests.value_or(1), 1, kMaxRunningRequests));
   options->max_batch_tokens = tokens.value_or(0);
   options->max_running_requests = requests.value_or(0);
-  options->max_prefill_tokens = options->max_batch_tokens;
   return absl::OkStatus();
 }
 
@@ -379,7 +376,6 @@ absl::StatusOr<ServerOptions> ParseOptions(int argc, char** argv) {
     options.engine.kv_events.enabled = true;
   }
   TLM_RETURN_IF_ERROR(ReadDebugDisable(&options));
-  TLM_RETURN_IF_ERROR(ApplyOldFlags(&options));
   options.flags = FlagValues(kSecretFlags);
   return options;
 }
@@ -389,8 +385,7 @@ ServerOptions WithStepSizes(ServerOptions options, const DeviceInfo& device) {
   EngineOptions& engine = options.engine;
   if (engine.max_batch_tokens == 0) engine.max_batch_tokens = gpu ? 8192 : 512;
   if (engine.max_running_requests == 0) engine.max_running_requests = gpu ? 256 : 64;
-  if (engine.max_prefill_tokens == 0) engine.max_prefill_tokens = engine.max_batch_tokens;
-  engine.max_prefill_tokens = std::min(engine.max_prefill_tokens, engine.max_batch_tokens);
+  engine.max_prefill_tokens = engine.max_batch_tokens;
   return options;
 }
 

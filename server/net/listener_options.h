@@ -24,9 +24,8 @@ struct TlsFiles {
 struct ConnectionLimits {
   int max_connections = 16384;        // of all ports together; excess ones are closed at once
   int max_concurrent_streams = 1024;  // of one connection; further calls wait in the client
-  // Age at which a connection gets GOAWAY; its calls may finish in the grace. Infinite: never.
+  // Age at which a connection gets GOAWAY; its calls may finish. Infinite: never.
   absl::Duration max_age = absl::InfiniteDuration();
-  absl::Duration max_age_grace = absl::InfiniteDuration();
 };
 
 struct ListenerOptions {
