@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <string_view>
 
 #include "absl/flags/reflection.h"
@@ -239,6 +240,18 @@ TEST_F(OptionsTest, FlagsHaveTheirValuesAndDefaults) {
   EXPECT_EQ(Named(options->flags, "model").default_value, "");
   EXPECT_NE(Named(options->flags, "kv_cache_bytes").value,
             Named(options->flags, "kv_cache_bytes").default_value);
+}
+
+TEST_F(OptionsTest, TheHelpOfAFlagSaysWhoSetsIt) {
+  const absl::StatusOr<ServerOptions> options = Parse({});
+  ASSERT_THAT(options, IsOk());
+  // For the search of a fault only.
+  const std::set<std::string> kWithoutUser = {"cuda_module", "debug_disable", "max_queued_tokens",
+                                              "prefix_cache", "speculation"};
+  for (const ConfigOption& option : options->flags) {
+    const std::string help = absl::FindCommandLineFlag(option.name)->Help();
+    EXPECT_NE(help.find(". Set ") != help.npos, kWithoutUser.contains(option.name)) << option.name;
+  }
 }
 
 TEST_F(OptionsTest, FlagsAreOursAloneByName) {
