@@ -107,9 +107,9 @@ ABSL_FLAG(std::optional<int64_t>, max_running_requests, std::nullopt,
           "running sequences, 1 to 4096; default: 64 on the CPU, 256 on a GPU. Set it lower when "
           "streams are too slow or sequences are preempted, higher when memory is left");
 ABSL_FLAG(int64_t, max_queued_requests, 1024,
-          "waiting requests, 1 to 1048576. Set it higher for batch jobs that submit all requests "
+          "waiting requests, 1 to 1048576; their prompts have at most 1024 tokens each on average, "
+          "or 2^20 together if that is more. Set it higher for batch jobs that submit all requests "
           "at once");
-ABSL_FLAG(int64_t, max_queued_tokens, 1 << 20, "prompt tokens of the waiting requests, 1 to 2^40");
 ABSL_FLAG(absl::Duration, max_queue_time, absl::Seconds(30),
           "requests that would wait longer than this for their first step, by the measured rates, "
           "are refused at once; such as 30s or 2m; inf = no bound. Set it to what interactive "
@@ -140,6 +140,8 @@ namespace {
 constexpr double kMaxDecodeStretch = 1000;
 constexpr int64_t kMaxBatchTokens = 65536;
 constexpr int64_t kMaxRunningRequests = 4096;
+constexpr int64_t kMaxQueuedRequests = 1 << 20;
+constexpr int64_t kQueuedTokensPerRequest = 1024;
 // Flags whose values GetConfig masks; none yet.
 constexpr std::span<const std::string_view> kSecretFlags;
 
@@ -324,6 +326,15 @@ absl::Status ReadStepSizes(EngineOptions* options) {
   return absl::OkStatus();
 }
 
+absl::Status ReadQueueSizes(EngineOptions* options) {
+  const int64_t requests = absl::GetFlag(FLAGS_max_queued_requests);
+  TLM_RETURN_IF_ERROR(CheckRange("max_queued_requests", requests, 1, kMaxQueuedRequests));
+  options->max_queued_requests = requests;
+  options->max_queued_tokens =
+      std::max(options->max_queued_tokens, requests * kQueuedTokensPerRequest);
+  return absl::OkStatus();
+}
+
 // Scheduling of steps, and the limit of the queue time.
 absl::Status ReadSchedulingOptions(EngineOptions* options) {
   options->prefix_cache = absl::GetFlag(FLAGS_prefix_cache);
@@ -348,10 +359,6 @@ absl::Status CheckOptions(const ServerOptions& options) {
     return InvalidArgument("--max_constraint_time is {}, the range is [1ms, 10s]",
                            absl::FormatDuration(constraint_time));
   }
-  TLM_RETURN_IF_ERROR(
-      CheckRange("max_queued_requests", options.engine.max_queued_requests, 1, 1 << 20));
-  TLM_RETURN_IF_ERROR(
-      CheckRange("max_queued_tokens", options.engine.max_queued_tokens, 1, int64_t{1} << 40));
   return CheckRange("max_context", options.max_context, 0, int64_t{1} << 24);
 }
 
@@ -370,8 +377,7 @@ absl::StatusOr<ServerOptions> ParseOptions(int argc, char** argv) {
   TLM_RETURN_IF_ERROR(ReadChatFormats(&options));
   TLM_RETURN_IF_ERROR(ReadBackendOptions(&options));
   TLM_RETURN_IF_ERROR(ReadStepSizes(&options.engine));
-  options.engine.max_queued_requests = absl::GetFlag(FLAGS_max_queued_requests);
-  options.engine.max_queued_tokens = absl::GetFlag(FLAGS_max_queued_tokens);
+  TLM_RETURN_IF_ERROR(ReadQueueSizes(&options.engine));
   options.kv_cache_bytes = absl::GetFlag(FLAGS_kv_cache_bytes).bytes;
   TLM_ASSIGN_OR_RETURN(options.kv_cache_dtype,
                        KvCacheDTypeFromName(absl::GetFlag(FLAGS_kv_cache_dtype)));

@@ -70,6 +70,12 @@ TEST_F(OptionsTest, StepSizesAreTheBackendsUnlessGiven) {
   EXPECT_EQ(WithStepSizes(*given, gpu).engine.max_running_requests, 7);
 }
 
+TEST_F(OptionsTest, MoreQueuedRequestsMayHaveMoreTokens) {
+  EXPECT_EQ(Parse({})->engine.max_queued_tokens, 1 << 20);
+  EXPECT_EQ(Parse({"--max_queued_requests=1"})->engine.max_queued_tokens, 1 << 20);
+  EXPECT_EQ(Parse({"--max_queued_requests=1048576"})->engine.max_queued_tokens, 1 << 30);
+}
+
 TEST_F(OptionsTest, GpuMemoryFractionIsPositiveAndAtMostOne) {
   EXPECT_EQ(Parse({})->gpu_memory_fraction, 0.9);
   for (const char* const value : {"1", "0.01", "1e-6"}) {
@@ -246,8 +252,8 @@ TEST_F(OptionsTest, TheHelpOfAFlagSaysWhoSetsIt) {
   const absl::StatusOr<ServerOptions> options = Parse({});
   ASSERT_THAT(options, IsOk());
   // For the search of a fault only.
-  const std::set<std::string> kWithoutUser = {"cuda_module", "debug_disable", "max_queued_tokens",
-                                              "prefix_cache", "speculation"};
+  const std::set<std::string> kWithoutUser = {"cuda_module", "debug_disable", "prefix_cache",
+                                              "speculation"};
   for (const ConfigOption& option : options->flags) {
     const std::string help = absl::FindCommandLineFlag(option.name)->Help();
     EXPECT_NE(help.find(". Set ") != help.npos, kWithoutUser.contains(option.name)) << option.name;
