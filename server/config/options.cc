@@ -17,41 +17,41 @@
 #include "model/ops/cpu/kernels/isa.h"
 #include "model/weights/model_weights.h"
 #include "server/config/flag_types.h"
-#include "server/config/old_flags.h"
 
 ABSL_FLAG(std::string, model, "",
           "model directory: config.json, model.safetensors (or shards with their index), and "
-          "optionally tokenizer.json; or a GGUF file, of a model in several the first. This or "
-          "--preset is required");
+          "optionally tokenizer.json; or a GGUF file, the first of several. Set it to serve "
+          "trained weights; this or --preset is required");
 ABSL_FLAG(std::string, preset, "",
-          "a published configuration instead of a directory, with --random_weights: gpt2-xl, "
-          "qwen3-8b, ...; an unknown name lists them");
+          "a published configuration in place of a directory, with --random_weights: gpt2-xl, "
+          "qwen3-8b, ...; an unknown name lists them. Set it to measure speed and memory of a "
+          "model before you download it");
 ABSL_FLAG(
     std::string, random_weights, "",
-    "SEED or SEED:TYPE: random weights instead of those in files; the model directory then needs "
+    "SEED or SEED:TYPE: random weights in place of those in files; the model directory then needs "
     "only a config.json. Equal seeds give equal weights. TYPE is float32, bfloat16 or float16; "
-    "default: the type in config.json");
-ABSL_FLAG(
-    std::string, weights, "auto",
-    "type of the matrices in memory: auto for those of the checkpoint; int8 or int4 for "
-    "integers that are quantised at start, of checkpoints that are not quantised yet: int8 for 8 "
-    "bits with a scale per 256 inputs of an output, about half the memory of 16-bit weights; int4 "
-    "for 4 bits with a scale per 32 inputs in feed-forward networks and int8 elsewhere; int4:32, "
-    "int4:64, int4:128 or int4:256 for 4 bits everywhere with a scale per so many inputs, about a "
-    "third; all are faster, at a small loss of precision; or float32, whatever the checkpoint has: "
-    "exact products without rounding of activations, for reference");
+    "default: the type in config.json. Set it to measure a model whose weights you do not have");
+ABSL_FLAG(std::string, weights, "auto",
+          "type of the matrices in memory. auto: as in the checkpoint. int8: 8-bit integers with a "
+          "scale per 256 inputs of an output, about half the memory of 16-bit weights. int4: 4 "
+          "bits with a scale per 32 inputs in feed-forward networks, int8 elsewhere. int4:32, "
+          "int4:64, int4:128 or int4:256: 4 bits everywhere with a scale per 32, 64, 128 or 256 "
+          "inputs, about a third. Integers are made at start from a checkpoint that is not "
+          "quantised yet; they are faster and lose some precision. float32: exact products without "
+          "rounding of activations, from any checkpoint. Set int8 or int4 when memory or its "
+          "bandwidth is the limit, float32 to compare with a reference");
 ABSL_FLAG(
     std::string, calibration, "",
-    "a text, at most 1 MiB of UTF-8, of the kind that the model will see: with --weights=int4 "
-    "the unquantised model reads it first, and scales are chosen for the inputs that are "
-    "large there. Takes the memory of the unquantised model, and the time of a prompt of that "
-    "length, at start");
+    "a text, at most 1 MiB of UTF-8, that resembles the expected prompts: with --weights=int4 the "
+    "unquantised model reads it first, and scales are chosen for the inputs that are large there. "
+    "At start this takes the memory of the unquantised model and the time of a prompt of that "
+    "length. Set it when --weights=int4 loses too much precision");
 ABSL_FLAG(
     std::string, draft_model, "",
     "a smaller model with the same tokenizer, as --model takes it (CPU only): it guesses the next "
     "tokens of outputs, which the model then computes in one step where that is faster; tokens "
     "stay the same. Its matrices have the type of --weights, or their own if they are quantised "
-    "already");
+    "already. Set it when few streams run at once and a small model of the same family exists");
 ABSL_FLAG(
     std::string, speculation, "auto",
     "guess the next tokens of outputs and compute several in one step: auto where that is expected "
@@ -59,69 +59,80 @@ ABSL_FLAG(
 ABSL_FLAG(std::string, sampling_defaults, "model",
           "sampling parameters of requests that leave them unset: model for those of "
           "generation_config.json or the GGUF file, or neutral for temperature 1 and no "
-          "truncation");
-ABSL_FLAG(
-    std::string, tool_format, "auto",
-    "how the model writes calls of tools: auto detects it from the chat template, none, or the "
-    "name of a format: hermes, llama3_json, ...; an unknown name lists them");
+          "truncation. Set neutral for evaluations, and when clients expect OpenAI's defaults");
+ABSL_FLAG(std::string, tool_format, "auto",
+          "how the model writes calls of tools: auto detects it from the chat template, none, or "
+          "the name of a format: hermes, llama3_json, ...; an unknown name lists them. Set it when "
+          "tlm info shows the wrong format or none");
 ABSL_FLAG(std::string, reasoning_format, "auto",
           "how the model marks its reasoning: auto detects it from the chat template, none, or the "
-          "name of a format: think, harmony, ...; an unknown name lists them");
+          "name of a format: think, harmony, ...; an unknown name lists them. Set it when tlm info "
+          "shows the wrong format or none");
 ABSL_FLAG(std::string, backend, "auto",
-          "cpu, cuda, or auto for cuda where it works and cpu elsewhere");
-ABSL_FLAG(int, threads, 0, "threads of the CPU backend, 0 to 1024; 0 = all processors");
+          "cpu, cuda, or auto for cuda where it works and cpu elsewhere. Set cuda when a server "
+          "without its GPU must not start, cpu when the GPU is for other programs");
+ABSL_FLAG(int, threads, 0,
+          "threads of the CPU backend, 0 to 1024; 0 = all processors. Set it when other programs "
+          "use the same processors");
 ABSL_FLAG(std::string, isa, "auto",
           "instruction set of the CPU backend: portable, avx2, avx512, avx512_bf16, amx_bf16, or "
-          "auto for the last of these that the machine supports");
-ABSL_FLAG(
-    std::string, gpu_device, "",
-    "the GPU, of those that CUDA_VISIBLE_DEVICES leaves: its number from 0, or its UUID as "
-    "nvidia-smi -L prints it, GPU-... or MIG-..., or the beginning of one; empty = the first, "
-    "and --backend=auto may choose the CPU instead");
-ABSL_FLAG(
-    double, gpu_memory_fraction, 0.9,
-    "the fraction of the GPU's memory that the server may use, above 0 to 1: weights, KV cache "
-    "and everything else together. It never uses more than is free when it starts");
+          "auto for the last of these that the machine supports. Set it when replicas on different "
+          "processors must have the same fingerprint");
+ABSL_FLAG(std::string, gpu_device, "",
+          "the GPU, of those that CUDA_VISIBLE_DEVICES leaves: its number from 0, or its UUID as "
+          "nvidia-smi -L prints it, GPU-... or MIG-..., or the beginning of one; empty = the "
+          "first, and --backend=auto may choose the CPU instead. Set it when a machine has several "
+          "GPUs, each for a server of its own");
+ABSL_FLAG(double, gpu_memory_fraction, 0.9,
+          "the fraction of the GPU's memory that the server may use, above 0 to 1: weights, KV "
+          "cache and everything else together. It never uses more than is free when it starts. Set "
+          "it when other programs share the GPU");
 ABSL_FLAG(std::string, cuda_module, "",
           "path of libtlm_cuda.so; empty = beside the program, or in ../lib/tlm from there");
 ABSL_FLAG(std::vector<std::string>, debug_disable, {},
           "optimisations to turn off, to find out whether one of them causes a fault, separated by "
           "commas: pinning (of threads to processors), cuda_graphs, cuda_overlap (a kernel begins "
           "before the previous one ends), cuda_library (cuBLASLt)");
-ABSL_FLAG(
-    std::optional<int64_t>, max_batch_tokens, std::nullopt,
-    "tokens of a step, prefill and decode together, 1 to 65536; default: 512 on the CPU, 8192 on a "
-    "GPU");
-ABSL_FLAG(
-    double, max_decode_stretch, 2.0,
-    "while streams run, a step has so few prompt tokens that it takes at most about this many "
-    "times as long as without any, 1 to 1000; 0 = no bound. Prompts of at most 256 tokens that are "
-    "not in the prefix cache are exempt");
+ABSL_FLAG(std::optional<int64_t>, max_batch_tokens, std::nullopt,
+          "tokens of a step, prefill and decode together, 1 to 65536; default: 512 on the CPU, "
+          "8192 on a GPU. Set it higher when first tokens come late, lower when streams stutter");
+ABSL_FLAG(double, max_decode_stretch, 2.0,
+          "while streams run, a step has so few prompt tokens that it takes at most about this "
+          "many times as long as without any, 1 to 1000; 0 = no bound. Prompts of at most 256 "
+          "tokens that are not in the prefix cache are exempt. Set it higher when first tokens "
+          "come late, lower when streams stutter");
 ABSL_FLAG(bool, prefix_cache, true,
           "keep keys and values of earlier requests for later prompts with the same prefix");
 ABSL_FLAG(std::optional<int64_t>, max_running_requests, std::nullopt,
-          "running sequences, 1 to 4096; default: 64 on the CPU, 256 on a GPU");
-ABSL_FLAG(int64_t, max_queued_requests, 1024, "waiting requests, 1 to 1048576");
-ABSL_FLAG(int64_t, max_queued_tokens, 1 << 20, "prompt tokens of the waiting requests, 1 to 2^40");
+          "running sequences, 1 to 4096; default: 64 on the CPU, 256 on a GPU. Set it lower when "
+          "streams are too slow or sequences are preempted, higher when memory is left");
+ABSL_FLAG(int64_t, max_queued_requests, 1024,
+          "waiting requests, 1 to 1048576; their prompts have at most 1024 tokens each on average, "
+          "or 2^20 together if that is more. Set it higher for batch jobs that submit all requests "
+          "at once");
 ABSL_FLAG(absl::Duration, max_queue_time, absl::Seconds(30),
           "requests that would wait longer than this for their first step, by the measured rates, "
-          "are refused at once; such as 30s or 2m; inf = no bound");
+          "are refused at once; such as 30s or 2m; inf = no bound. Set it to what interactive "
+          "clients tolerate, inf for batch jobs");
 ABSL_FLAG(
     absl::Duration, max_constraint_time, tlm::ConstraintLimits().max_compile_time,
-    "processor time to compile the constraint of a request (a JSON Schema, a grammar), 1ms to "
-    "10s; one that takes longer is refused");
+    "processor time to compile the constraint of a request (a JSON Schema, a grammar), 1ms to 10s; "
+    "one that takes longer is refused. Set it higher when trusted clients have larger schemas");
 ABSL_FLAG(
     tlm::ByteSize, kv_cache_bytes, {},
-    "memory of the KV cache, in bytes or as 512MiB, 8GiB; 0 = on a GPU what "
-    "--gpu_memory_fraction leaves, on the CPU enough for --max_running_requests full contexts, at "
-    "most a quarter of the memory. The KV cache of a draft model is part of it");
-ABSL_FLAG(
-    std::string, kv_cache_dtype, "auto",
-    "type of keys and values: float32, bfloat16, float16, fp8, or auto: on a GPU the type of "
-    "the activations, on the CPU the type of 16-bit weights, bfloat16 with quantised weights "
-    "and float32 otherwise; float32 takes twice the memory of 16 bits and loses no precision; "
-    "fp8 (E4M3 with a scale per token and head) takes half and loses some");
-ABSL_FLAG(int64_t, max_context, 0, "tokens of prompt and output together; 0 = the model's maximum");
+    "memory of the KV cache, in bytes or as 512MiB, 8GiB; 0 = on a GPU what --gpu_memory_fraction "
+    "leaves, on the CPU enough for --max_running_requests full contexts, at most a quarter of the "
+    "memory. The KV cache of a draft model is part of it. Set it higher when sequences are "
+    "preempted, lower when the process exceeds its memory limit");
+ABSL_FLAG(std::string, kv_cache_dtype, "auto",
+          "type of keys and values: float32, bfloat16, float16, fp8, or auto: on a GPU the type of "
+          "the activations, on the CPU the type of 16-bit weights, bfloat16 with quantised weights "
+          "and float32 otherwise; float32 takes twice the memory of 16 bits and loses no "
+          "precision; fp8 (E4M3 with a scale per token and head) takes half and loses some. Set "
+          "fp8 when the KV cache holds too few sequences");
+ABSL_FLAG(int64_t, max_context, 0,
+          "tokens of prompt and output together; 0 = the model's maximum. Set it when requests are "
+          "shorter than that, to bound their memory and endless outputs");
 
 namespace tlm {
 namespace {
@@ -129,6 +140,8 @@ namespace {
 constexpr double kMaxDecodeStretch = 1000;
 constexpr int64_t kMaxBatchTokens = 65536;
 constexpr int64_t kMaxRunningRequests = 4096;
+constexpr int64_t kMaxQueuedRequests = 1 << 20;
+constexpr int64_t kQueuedTokensPerRequest = 1024;
 // The flags whose values GetConfig masks; there are none yet.
 constexpr std::span<const std::string_view> kSecretFlags;
 
@@ -196,8 +209,7 @@ absl::Status ReadModelOptions(ServerOptions* options) {
     return InvalidArgument("--model and --preset exclude each other");
   }
   if (!options->preset.empty()) TLM_RETURN_IF_ERROR(PresetConfig(options->preset).status());
-  TLM_ASSIGN_OR_RETURN(std::string random, OldRandomWeights(options));
-  if (random.empty()) random = absl::GetFlag(FLAGS_random_weights);
+  const std::string random = absl::GetFlag(FLAGS_random_weights);
   if (!random.empty()) {
     TLM_ASSIGN_OR_RETURN(options->random_weights, ParseRandomWeights(random));
   } else if (!options->preset.empty()) {
@@ -311,7 +323,15 @@ absl::Status ReadStepSizes(EngineOptions* options) {
       CheckRange("max_running_requests", requests.value_or(1), 1, kMaxRunningRequests));
   options->max_batch_tokens = tokens.value_or(0);
   options->max_running_requests = requests.value_or(0);
-  options->max_prefill_tokens = options->max_batch_tokens;
+  return absl::OkStatus();
+}
+
+absl::Status ReadQueueSizes(EngineOptions* options) {
+  const int64_t requests = absl::GetFlag(FLAGS_max_queued_requests);
+  TLM_RETURN_IF_ERROR(CheckRange("max_queued_requests", requests, 1, kMaxQueuedRequests));
+  options->max_queued_requests = requests;
+  options->max_queued_tokens =
+      std::max(options->max_queued_tokens, requests * kQueuedTokensPerRequest);
   return absl::OkStatus();
 }
 
@@ -339,10 +359,6 @@ absl::Status CheckOptions(const ServerOptions& options) {
     return InvalidArgument("--max_constraint_time is {}, the range is [1ms, 10s]",
                            absl::FormatDuration(constraint_time));
   }
-  TLM_RETURN_IF_ERROR(
-      CheckRange("max_queued_requests", options.engine.max_queued_requests, 1, 1 << 20));
-  TLM_RETURN_IF_ERROR(
-      CheckRange("max_queued_tokens", options.engine.max_queued_tokens, 1, int64_t{1} << 40));
   return CheckRange("max_context", options.max_context, 0, int64_t{1} << 24);
 }
 
@@ -361,8 +377,7 @@ absl::StatusOr<ServerOptions> ParseOptions(int argc, char** argv) {
   TLM_RETURN_IF_ERROR(ReadChatFormats(&options));
   TLM_RETURN_IF_ERROR(ReadBackendOptions(&options));
   TLM_RETURN_IF_ERROR(ReadStepSizes(&options.engine));
-  options.engine.max_queued_requests = absl::GetFlag(FLAGS_max_queued_requests);
-  options.engine.max_queued_tokens = absl::GetFlag(FLAGS_max_queued_tokens);
+  TLM_RETURN_IF_ERROR(ReadQueueSizes(&options.engine));
   options.kv_cache_bytes = absl::GetFlag(FLAGS_kv_cache_bytes).bytes;
   TLM_ASSIGN_OR_RETURN(options.kv_cache_dtype,
                        KvCacheDTypeFromName(absl::GetFlag(FLAGS_kv_cache_dtype)));
@@ -379,7 +394,6 @@ absl::StatusOr<ServerOptions> ParseOptions(int argc, char** argv) {
     options.engine.kv_events.enabled = true;
   }
   TLM_RETURN_IF_ERROR(ReadDebugDisable(&options));
-  TLM_RETURN_IF_ERROR(ApplyOldFlags(&options));
   options.flags = FlagValues(kSecretFlags);
   return options;
 }
@@ -389,8 +403,7 @@ ServerOptions WithStepSizes(ServerOptions options, const DeviceInfo& device) {
   EngineOptions& engine = options.engine;
   if (engine.max_batch_tokens == 0) engine.max_batch_tokens = gpu ? 8192 : 512;
   if (engine.max_running_requests == 0) engine.max_running_requests = gpu ? 256 : 64;
-  if (engine.max_prefill_tokens == 0) engine.max_prefill_tokens = engine.max_batch_tokens;
-  engine.max_prefill_tokens = std::min(engine.max_prefill_tokens, engine.max_batch_tokens);
+  engine.max_prefill_tokens = engine.max_batch_tokens;
   return options;
 }
 

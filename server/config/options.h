@@ -54,8 +54,7 @@ struct ServerOptions {
   int64_t max_context = 0;              // 0: the model's
   absl::Duration max_constraint_time = ConstraintLimits().max_compile_time;
   ServiceOptions service;
-  std::vector<ConfigOption> flags;    // every flag as set, secrets masked
-  std::vector<std::string> warnings;  // for the log
+  std::vector<ConfigOption> flags;  // every flag as set, secrets masked
 };
 
 // Reads and checks the command line. INVALID_ARGUMENT names the flag, its value and the range. Ends

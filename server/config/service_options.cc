@@ -12,98 +12,124 @@
 #include "server/config/flag_types.h"
 
 ABSL_FLAG(std::string, host, "127.0.0.1",
-          "address of the data port; other than loopback it needs --tls_cert or --insecure");
-ABSL_FLAG(int, port, 50051, "TCP port of the data port, 0 to 65535; 0 = any free one");
-ABSL_FLAG(
-    std::string, port_file, "",
-    "FILE that receives the number of the data port once the server serves; empty = none. "
-    "FILE.admin receives that of the admin port shortly before, FILE.metrics that of the metrics "
-    "port once it is open. The server removes them when it ends");
-ABSL_FLAG(
-    bool, listen_while_loading, false,
-    "accept connections on --port while the model is loaded: health answers NOT_SERVING, and calls "
-    "end with UNAVAILABLE. By default connections are refused until the server serves, so that "
-    "every balancer tries another replica");
+          "address of the data port; other than loopback it needs --tls_cert or --insecure. Set it "
+          "when clients are on other machines");
+ABSL_FLAG(int, port, 50051,
+          "TCP port of the data port, 0 to 65535; 0 = any free one. Set it when several servers "
+          "share a machine");
+ABSL_FLAG(std::string, port_file, "",
+          "FILE that receives the number of the data port once the server serves; empty = none. "
+          "FILE.admin receives the number of the admin port shortly before, FILE.metrics the "
+          "number of the metrics port once it is open. The server removes them when it ends. Set "
+          "it in scripts that start servers with --port=0");
+ABSL_FLAG(bool, listen_while_loading, false,
+          "accept connections on --port while the model is loaded: health answers NOT_SERVING, and "
+          "calls end with UNAVAILABLE. By default connections are refused until the server serves, "
+          "so that every balancer tries another replica. Set it when health checks must tell a "
+          "server that loads from a dead one");
 ABSL_FLAG(int, admin_port, -1,
-          "TCP port of the Admin service, 0 to 65535; 0 = any free one, -1 = none");
+          "TCP port of the Admin service, 0 to 65535; 0 = any free one, -1 = none. Set it to "
+          "drain, abort and see the load with tlm admin");
 ABSL_FLAG(std::string, admin_host, "127.0.0.1",
           "address of the admin port; other than loopback it needs --tls_cert and credentials, or "
-          "--insecure");
-ABSL_FLAG(
-    int, metrics_port, -1,
-    "TCP port of /metrics, /healthz and /readyz over HTTP, 0 to 65535; 0 = any free one, -1 = "
-    "none");
+          "--insecure. Set it when administrators are on other machines");
+ABSL_FLAG(int, metrics_port, -1,
+          "TCP port of /metrics, /healthz and /readyz over HTTP, 0 to 65535; 0 = any free one, -1 "
+          "= none. Set it for Prometheus and for the probes of an orchestrator");
 ABSL_FLAG(std::string, metrics_host, "127.0.0.1",
-          "address of the metrics port; other than loopback it needs --metrics_insecure");
+          "address of the metrics port; other than loopback it needs --metrics_insecure. Set it "
+          "when Prometheus or the probes come from other machines");
 ABSL_FLAG(bool, metrics_insecure, false,
           "allow --metrics_host to be other than loopback, though the metrics port has neither "
-          "encryption nor credentials");
+          "encryption nor credentials. Set it when a firewall or network policy protects the port");
 ABSL_FLAG(tlm::PathOrNone, tls_cert, {},
-          "PEM file of the server's certificate chain, leaf first; reloaded when it changes. "
-          "With --tls_key it enables TLS on the data port and the admin port");
-ABSL_FLAG(tlm::PathOrNone, tls_key, {}, "PEM file of the private key of --tls_cert");
+          "PEM file of the server's certificate chain, leaf first; reloaded when it changes. With "
+          "--tls_key it enables TLS on the data port and the admin port. Set it when calls cross a "
+          "network");
+ABSL_FLAG(tlm::PathOrNone, tls_key, {}, "PEM file of the private key of --tls_cert. Set both");
 ABSL_FLAG(tlm::PathOrNone, tls_client_ca, {},
-          "PEM file of the authorities of client certificates; clients must then present one");
+          "PEM file of the authorities of client certificates; clients must then present one. Set "
+          "it when clients prove their identity by certificates");
 ABSL_FLAG(std::string, tls_client_auth, "require",
-          "with --tls_client_ca: require, or optional for clients with an API key instead");
+          "with --tls_client_ca: require, or optional for clients with an API key instead. Set "
+          "optional when some clients have only a key");
 ABSL_FLAG(tlm::PathOrNone, api_keys, {},
-          "file of salted hashes of API keys, written by tlm-keys; reloaded when it changes. "
-          "Every call then needs a key, or a certificate that the file names");
-ABSL_FLAG(
-    bool, insecure, false,
-    "allow addresses other than loopback without TLS, for networks that are trusted or encrypt by "
-    "themselves");
+          "file of salted hashes of API keys, written by tlm-keys; reloaded when it changes. Every "
+          "call then needs a key, or a certificate that the file names. Set it when tenants have "
+          "credentials, limits or roles");
+ABSL_FLAG(bool, insecure, false,
+          "allow addresses other than loopback without TLS. Set it in networks that are trusted or "
+          "encrypt by themselves, such as a service mesh");
 ABSL_FLAG(std::string, reflection, "auto",
-          "answer server reflection: on, off, or auto for on unless calls need credentials");
+          "answer server reflection: on, off, or auto for on unless calls need credentials. Set on "
+          "when users with keys explore the services with grpcurl, off to hide them");
 ABSL_FLAG(std::vector<std::string>, facades, {},
           "other protocols to answer on --port, separated by commas: dynamo (vllm.Inference and "
-          "vllm.Control, for NVIDIA Dynamo's vllm sidecar), oip (the Open Inference "
-          "Protocol of KServe), openengine (openengine.v1, for Dynamo's trtllm sidecar), vllm "
-          "(vllm.grpc.engine.VllmEngine, for the SMG gateway and llm-d)");
+          "vllm.Control, for NVIDIA Dynamo's vllm sidecar), oip (the Open Inference Protocol of "
+          "KServe), openengine (openengine.v1, for Dynamo's trtllm sidecar), vllm "
+          "(vllm.grpc.engine.VllmEngine, for the SMG gateway and llm-d). Set it for these "
+          "gateways, and for OpenAI clients behind them");
+ABSL_FLAG(std::string, kv_events_endpoint, "",
+          "ZMQ endpoint (PUB, in vLLM's format) that publishes which blocks the prefix cache "
+          "holds, with their tokens: tcp://HOST:PORT (PORT * = any free one) or ipc://PATH; empty "
+          "= none. It has neither encryption nor credentials: not together with --api_keys or "
+          "--tls_client_ca, and on other than loopback it needs --insecure. Set it for routers "
+          "that choose replicas by cached prefix, such as llm-d and Dynamo");
 ABSL_FLAG(
-    std::string, kv_events_endpoint, "",
-    "ZMQ endpoint (PUB, in vLLM's format) that publishes which blocks the prefix cache holds, "
-    "with their tokens: tcp://HOST:PORT (PORT * = any free one) or ipc://PATH; empty = none. "
-    "It has neither encryption nor credentials: not together with --api_keys or "
-    "--tls_client_ca, and on other than loopback it needs --insecure");
-ABSL_FLAG(std::string, kv_events_replay_endpoint, "",
-          "with --kv_events_endpoint: ZMQ endpoint (ROUTER, as of vLLM) at which subscribers get "
-          "earlier events again; empty = none");
+    std::string, kv_events_replay_endpoint, "",
+    "with --kv_events_endpoint: ZMQ endpoint (ROUTER, as vLLM has it) at which subscribers get "
+    "earlier events again; empty = none. Set it for routers that start later or lose messages");
 ABSL_FLAG(std::string, kv_events_topic, "",
-          "topic of the messages of --kv_events_endpoint, such as kv@POD@MODEL for llm-d");
+          "topic of the messages of --kv_events_endpoint. Set it as the router subscribes: llm-d "
+          "to kv@POD@MODEL");
 ABSL_FLAG(int, max_connections, 16384,
           "connections of all ports together, 1 to 1048576, as far as the system's limit of open "
-          "files allows; excess connections are closed at once");
+          "files allows; excess connections are closed at once. Set it higher for more clients, "
+          "lower when descriptors run out");
 ABSL_FLAG(int, max_concurrent_streams, 1024,
-          "calls of one connection at once, 1 to 65536; further calls wait in the client");
+          "calls of one connection at once, 1 to 65536; further calls wait in the client. Set it "
+          "higher when a gateway sends all its calls over one connection");
 ABSL_FLAG(absl::Duration, max_connection_age, absl::InfiniteDuration(),
           "age at which the server asks a client to reconnect, so that clients spread over new "
-          "replicas; such as 30m; inf = never");
+          "replicas; such as 30m; inf = never. Set it when a balancer distributes connections, as "
+          "a Kubernetes Service does");
+ABSL_FLAG(std::string, otlp_endpoint, "",
+          "HOST:PORT of an OpenTelemetry collector that receives a trace of every sampled call "
+          "over OTLP/gRPC; encrypted unless HOST is a loopback address; empty = none. Set it to "
+          "see calls in a tracing system");
 ABSL_FLAG(
-    std::string, otlp_endpoint, "",
-    "HOST:PORT of an OpenTelemetry collector that receives a trace of every sampled call over "
-    "OTLP/gRPC; encrypted unless HOST is a loopback address; empty = none");
-ABSL_FLAG(tlm::PathOrNone, otlp_ca, {},
-          "PEM file of the authorities of the collector's certificate, for TLS on a loopback "
-          "address, too; none = those of the system");
-ABSL_FLAG(bool, otlp_insecure, false, "send traces unencrypted to an address other than loopback");
-ABSL_FLAG(std::string, otlp_service_name, "tlm", "service.name of the traces");
+    tlm::PathOrNone, otlp_ca, {},
+    "PEM file of the authorities of the collector's certificate, for TLS on a loopback address, "
+    "too; none = the authorities of the system. Set it when the collector's authority is private");
+ABSL_FLAG(bool, otlp_insecure, false,
+          "send traces unencrypted to an address other than loopback. Set it when the collector "
+          "has no TLS and the network is trusted");
+ABSL_FLAG(std::string, otlp_service_name, "tlm",
+          "service.name of the traces. Set it when several deployments share a collector");
 ABSL_FLAG(double, otlp_sample_ratio, 1.0,
           "share of the calls without a traceparent that are traced, 0 to 1; others are traced if "
-          "their traceparent says so");
+          "their traceparent says so. Set it lower when traces of all calls are too many");
 ABSL_FLAG(absl::Duration, withdrawal_grace, absl::Seconds(5),
           "time after SIGTERM or Admin.Drain in which health reports NOT_SERVING and calls are "
-          "still accepted, for balancers to notice; SIGINT skips it");
+          "still accepted, for balancers to notice; SIGINT skips it. Set it longer than the check "
+          "interval of the balancer, 0 without one");
 ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
-          "time for running requests to finish after the grace, such as 30s or 2m");
-ABSL_FLAG(absl::Duration, stall_timeout, absl::Minutes(2),
-          "the server reports NOT_SERVING while a step takes longer than this, such as 30s or 2m");
-ABSL_FLAG(std::string, log_level, "info", "debug, info, warn, error or off");
-ABSL_FLAG(std::string, log_format, "text", "text, or json for one object per line");
+          "time for running requests to finish after the grace, such as 30s or 2m. Set it to the "
+          "length of the longest streams");
+ABSL_FLAG(
+    absl::Duration, stall_timeout, absl::Minutes(2),
+    "the server reports NOT_SERVING while a step takes longer than this, such as 30s or 2m. Set it "
+    "lower when another replica should take over sooner, higher when steps are that long");
+ABSL_FLAG(
+    std::string, log_level, "info",
+    "debug, info, warn, error or off. Set warn to keep the log small, debug to examine a fault");
+ABSL_FLAG(std::string, log_format, "text",
+          "text, or json for one object per line. Set json when a program reads the log");
 ABSL_FLAG(tlm::AutoSwitch, log_calls, {},
           "log a line per call, of level info: true, false, or auto for true unless standard error "
           "is a terminal. With --log_format=json auto is true: such lines are read by programs, at "
-          "a terminal too, such as that of a container");
+          "a terminal too, such as that of a container. Set it false when traces record the calls, "
+          "true to see them at a terminal");
 
 namespace tlm {
 namespace {

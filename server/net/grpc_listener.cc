@@ -77,8 +77,6 @@ void ConfigureConnections(const ConnectionLimits& connections, const RequestLimi
   builder.AddChannelArgument(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET,
                              1 << GRPC_COMPRESS_NONE);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, Milliseconds(connections.max_age));
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS,
-                             Milliseconds(connections.max_age_grace));
 }
 
 // Reflection comes with its library, for every server of the process.

@@ -24,10 +24,8 @@ struct TlsFiles {
 struct ConnectionLimits {
   int max_connections = 16384;        // total of all ports; excess ones are closed at once
   int max_concurrent_streams = 1024;  // per connection; further calls wait in the client
-  // The age at which a connection gets GOAWAY; its calls may finish within the grace. Infinite:
-  // never.
+  // Age at which a connection gets GOAWAY; its calls may finish. Infinite: never.
   absl::Duration max_age = absl::InfiniteDuration();
-  absl::Duration max_age_grace = absl::InfiniteDuration();
 };
 
 struct ListenerOptions {

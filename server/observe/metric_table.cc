@@ -67,7 +67,7 @@ constexpr MetricSpec kMetrics[] = {
      "Drafts (guesses of the next tokens of an output) that were computed."},
     {"vllm:spec_decode_num_draft_tokens_total", kCounter, kModel, "Tokens of these drafts."},
     {"vllm:spec_decode_num_accepted_tokens_total", kCounter, kModel,
-     "Those of them that were sampled as guessed."},
+     "Tokens of these drafts that were sampled as guessed."},
     {"vllm:spec_decode_num_accepted_tokens_per_pos_total", kCounter, "model_name engine position",
      "The same by their position in the draft, from 0."},
     {"vllm:cache_config_info", kGauge,
@@ -157,7 +157,7 @@ constexpr MetricSpec kMetrics[] = {
 
     {"tlm_gpu_info", kGauge, "uuid driver",
      "Always 1, with --backend=cuda: the GPU and the version of its driver. The metrics of the GPU "
-     "come from NVML, at most once per second; those that it does not tell are absent."},
+     "come from NVML, at most once per second; figures that it does not report are absent."},
     {"tlm_gpu_up", kGauge, "",
      "1 while the driver answers for the GPU; 0 when the GPU is lost or the driver hangs, and then "
      "the metrics below are absent."},
@@ -168,8 +168,9 @@ constexpr MetricSpec kMetrics[] = {
     {"tlm_gpu_memory_used_bytes", kGauge, "",
      "The GPU's memory in use by all processes and the driver."},
     {"tlm_gpu_memory_total_bytes", kGauge, "", "All of the GPU's memory."},
-    {"tlm_gpu_power_watts", kGauge, "", "What the GPU draws."},
-    {"tlm_gpu_power_limit_watts", kGauge, "", "The most it may draw; clocks are lowered there."},
+    {"tlm_gpu_power_watts", kGauge, "", "Power that the GPU uses."},
+    {"tlm_gpu_power_limit_watts", kGauge, "",
+     "The most that it may use; clocks are lowered there."},
     {"tlm_gpu_temperature_celsius", kGauge, "", "Temperature of the GPU."},
     {"tlm_gpu_sm_clock_hertz", kGauge, "", "Clock of the multiprocessors."},
     {"tlm_gpu_clock_limited", kGauge, "reason",

@@ -106,7 +106,6 @@ absl::Status RunServer(const ServerOptions& options) {
   std::optional<StartLimits> start_limits(std::in_place);
   ShutdownRequest shutdown;
   ShutdownSignals signals(shutdown);
-  for (const std::string& warning : options.warnings) spdlog::warn("{}", warning);
   spdlog::debug("starting: tlm-server {} model={} preset={}", TLM_VERSION,
                 LogQuoted(options.model_dir), LogQuoted(options.preset));
   TLM_RETURN_IF_ERROR(RaiseDescriptorLimit(service.connections.max_connections));

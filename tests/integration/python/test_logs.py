@@ -368,9 +368,7 @@ class TerminalTest(unittest.TestCase):
         """What a server writes on a terminal that answers a call, refuses one, and ends."""
         terminal, end = pty.openpty()
         with open(terminal, "rb", buffering=0) as reader:
-            # --pin_threads is an old flag, which has a warning.
-            with TlmServer("--nopin_threads", *flags,
-                           preexec_fn=lambda: os.dup2(end, 2)) as server:
+            with TlmServer(*flags, preexec_fn=lambda: os.dup2(end, 2)) as server:
                 os.close(end)
                 self.assertEqual(code_of(lambda: server.model.Generate(request(max_new_tokens=1))),
                                  grpc.StatusCode.OK)
@@ -385,7 +383,6 @@ class TerminalTest(unittest.TestCase):
                 except OSError:  # how the end of a terminal reads
                     pass
         text = text.decode()
-        self.assertIn("pin_threads goes away", text)
         self.assertIn("serving ", text)
         return text
 

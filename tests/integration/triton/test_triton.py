@@ -1,4 +1,4 @@
-"""tritonclient, as published, against a server started with --oip."""
+"""tritonclient, as published, against a server started with --facades=oip."""
 
 import sys
 import unittest
