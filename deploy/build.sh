@@ -10,4 +10,6 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 # shellcheck disable=SC2086 # the options are words
 cmake --preset "$preset" ${TLM_CMAKE_OPTIONS:-} >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
-cmake --build --preset "$preset" ${*:+--target "$@"}
+targets=()
+if [ $# -gt 0 ]; then targets=(--target "$@"); fi
+cmake --build --preset "$preset" "${targets[@]}"

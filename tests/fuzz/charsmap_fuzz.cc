@@ -1,8 +1,8 @@
 // SentencePiece's table of replacements. Two bytes of length, the table, the text it is applied to.
 #include "absl/strings/escaping.h"
 #include "model/base/errors.h"
-#include "model/tokenizer/charsmap.h"
 #include "model/text/utf8.h"
+#include "model/tokenizer/charsmap.h"
 #include "tests/fuzz/fuzz_input.h"
 
 namespace {

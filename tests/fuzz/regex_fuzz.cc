@@ -1,7 +1,7 @@
 // A tokenizer's pattern. Parts: the pattern; the rest is the text it is searched in.
 #include "model/base/errors.h"
-#include "model/tokenizer/regex.h"
 #include "model/text/utf8.h"
+#include "model/tokenizer/regex.h"
 #include "tests/fuzz/fuzz_input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "model/base/errors.h"
+#include "model/text/utf8.h"
 #include "model/tokenizer/stream_decoder.h"
 #include "model/tokenizer/tokenizer.h"
-#include "model/text/utf8.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/unit/model/tokenizer/small_sentencepiece.h"
 #include "tests/unit/model/tokenizer/small_tokenizer.h"

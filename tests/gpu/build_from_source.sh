@@ -16,6 +16,7 @@ if [ -d "$dependencies/usr" ]; then
   # Compilers look into a prefix's folder for one architecture by themselves for /usr alone.
   includes=("$dependencies"/usr/include/*-linux-gnu)
   # Old tags: libraries of that folder that libraries of that folder need are found there too.
+  # shellcheck disable=SC2054 # the commas are the linker's
   options+=("-DCMAKE_PREFIX_PATH=$dependencies/usr" "-DCMAKE_CXX_FLAGS=-isystem ${includes[0]}"
             -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags
             -DCMAKE_MODULE_LINKER_FLAGS=-Wl,--disable-new-dtags -DTLM_RPC=OFF)

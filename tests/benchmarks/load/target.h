@@ -41,9 +41,9 @@ struct Target {
   v1::ModelInfoResponse model;
 };
 
-// Waits up to `timeout` for the server, asks it for ModelInfo, and establishes `connections`, by the
-// protocol of the flag --vllm.
-// FAILED_PRECONDITION for a number out of range; errors of Client::ModelInfo.
+// Waits up to `timeout` for the server, asks it for ModelInfo, and establishes `connections`, by
+// the protocol of the flag --vllm. FAILED_PRECONDITION for a number out of range; errors of
+// Client::ModelInfo.
 absl::StatusOr<Target> ConnectTo(const std::string& address, int connections,
                                  absl::Duration timeout);
 

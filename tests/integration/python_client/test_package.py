@@ -199,12 +199,12 @@ class OptionsTest(unittest.TestCase):
 
     def test_signatures_and_docstrings_list_every_option(self):
         calls = 0
-        for call, options in calls_with_options():
+        for call, call_options in calls_with_options():
             with self.subTest(call.__qualname__):
                 calls += 1
                 parameters = inspect.signature(call).parameters
                 text = inspect.getdoc(call)
-                for name in options.__annotations__:
+                for name in call_options.__annotations__:
                     self.assertIs(parameters[name].kind, inspect.Parameter.KEYWORD_ONLY)
                     kind = re.escape(parameters[name].annotation)
                     self.assertTrue(

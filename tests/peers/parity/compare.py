@@ -127,7 +127,7 @@ FAMILIES = {
 def save_random(config, dtype, directory, rnd):
     """A checkpoint with every parameter away from its initial value, gains and biases too."""
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
-    for name, parameter in model.named_parameters():
+    for parameter in model.parameters():
         if parameter.dim() == 1:
             parameter.data.add_(torch.randn_like(parameter) * 0.1)
     model.to(dtype).save_pretrained(directory,

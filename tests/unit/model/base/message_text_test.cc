@@ -16,13 +16,13 @@ TEST(MessageTextTest, OneLineIsUtf8WithoutControlCharacters) {
       {"a\tb\nc\rd\x1b[31m", "a?b?c?d?[31m"},
       {{"nul\0\x7f", 5}, "nul??"},
       {"\u00e9 \u6f22 \U0001f600 \ufffd", "\u00e9 \u6f22 \U0001f600 \ufffd"},
-      {"\u00a0\u009b31m\u0080", "\u00a0?31m?"},       // C1 controls, of which U+009B is as ESC [
-      {"a\x80z", "a\ufffdz"},                         // continues nothing
-      {"a\xffz", "a\ufffdz"},                         // never in UTF-8
-      {"\xc3(", "\ufffd("},                           // the rest of a character is missing
-      {"end\xe6\xbc", "end\ufffd"},                   // likewise, at the end
-      {"\xc0\xaf", "\ufffd\ufffd"},                   // too long a form of /
-      {"\xed\xa0\x80", "\ufffd\ufffd\ufffd"},         // a surrogate
+      {"\u00a0\u009b31m\u0080", "\u00a0?31m?"},          // C1 controls, of which U+009B is as ESC [
+      {"a\x80z", "a\ufffdz"},                            // continues nothing
+      {"a\xffz", "a\ufffdz"},                            // never in UTF-8
+      {"\xc3(", "\ufffd("},                              // the rest of a character is missing
+      {"end\xe6\xbc", "end\ufffd"},                      // likewise, at the end
+      {"\xc0\xaf", "\ufffd\ufffd"},                      // too long a form of /
+      {"\xed\xa0\x80", "\ufffd\ufffd\ufffd"},            // a surrogate
       {"\xf4\x90\x80\x80", "\ufffd\ufffd\ufffd\ufffd"},  // above U+10FFFF
   };
   for (const auto& [text, line] : kCases) EXPECT_EQ(OneLine(text), line) << text;
@@ -37,7 +37,8 @@ TEST(MessageTextTest, QuotedCutsAtACharacterAndHidesControlCharacters) {
   EXPECT_EQ(Quoted(std::string(100, 'x')), "'" + std::string(100, 'x') + "'");
   EXPECT_EQ(Quoted(std::string(99, 'x') + "\u00e9"), "'" + std::string(99, 'x') + "...'");
   EXPECT_EQ(Quoted("\xe9"), "'\ufffd'");
-  EXPECT_THAT(Quoted(std::string(200, '\x80')), ::testing::MatchesRegex("'(\ufffd){96,100}\\.\\.\\.'"));
+  EXPECT_THAT(Quoted(std::string(200, '\x80')),
+              ::testing::MatchesRegex("'(\ufffd){96,100}\\.\\.\\.'"));
 }
 
 TEST(MessageTextTest, BytesHaveTheLargestUnitThatIsNotBelowOne) {
