@@ -37,6 +37,7 @@ test_packages=(
   libbenchmark-dev gnuplot-nox           # benchmarks and their plots
   python3 python3-grpcio python3-protobuf
   ruby-grpc                              # the example in Ruby
+  clang-format clang-tidy shellcheck     # lint
   python3-venv                           # tests with packages from PyPI
   python3-zmq python3-msgpack            # a subscriber to KV events
   prometheus                             # scrapes the server, checks the alerts

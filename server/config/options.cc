@@ -55,7 +55,8 @@ ABSL_FLAG(
 ABSL_FLAG(
     std::string, speculation, "auto",
     "guess the next tokens of outputs and compute several in one step: auto where that is expected "
-    "to be faster, or off; tokens are the same");
+    "to be faster, or off; tokens are the same. Set off when streams must flow evenly, as for "
+    "speech");
 ABSL_FLAG(std::string, sampling_defaults, "model",
           "sampling parameters of requests that leave them unset: model for those of "
           "generation_config.json or the GGUF file, or neutral for temperature 1 and no "
@@ -88,11 +89,13 @@ ABSL_FLAG(double, gpu_memory_fraction, 0.9,
           "cache and everything else together. It never uses more than is free when it starts. Set "
           "it when other programs share the GPU");
 ABSL_FLAG(std::string, cuda_module, "",
-          "path of libtlm_cuda.so; empty = beside the program, or in ../lib/tlm from there");
+          "path of libtlm_cuda.so; empty = beside the program, or in ../lib/tlm from there. Set it "
+          "when the file is installed elsewhere");
 ABSL_FLAG(std::vector<std::string>, debug_disable, {},
-          "optimisations to turn off, to find out whether one of them causes a fault, separated by "
-          "commas: pinning (of threads to processors), cuda_graphs, cuda_overlap (a kernel begins "
-          "before the previous one ends), cuda_library (cuBLASLt)");
+          "optimisations to turn off, separated by commas: pinning (of threads to processors), "
+          "cuda_graphs, cuda_overlap (a kernel begins "
+          "before the previous one ends), cuda_library (cuBLASLt). Set pinning when other programs "
+          "compute on the same processors, the others to find out which of them causes a fault");
 ABSL_FLAG(std::optional<int64_t>, max_batch_tokens, std::nullopt,
           "tokens of a step, prefill and decode together, 1 to 65536; default: 512 on the CPU, "
           "8192 on a GPU. Set it higher when first tokens come late, lower when streams stutter");
@@ -101,8 +104,10 @@ ABSL_FLAG(double, max_decode_stretch, 2.0,
           "many times as long as without any, 1 to 1000; 0 = no bound. Prompts of at most 256 "
           "tokens that are not in the prefix cache are exempt. Set it higher when first tokens "
           "come late, lower when streams stutter");
-ABSL_FLAG(bool, prefix_cache, true,
-          "keep keys and values of earlier requests for later prompts with the same prefix");
+ABSL_FLAG(
+    bool, prefix_cache, true,
+    "keep keys and values of earlier requests for later prompts with the same prefix. Set false "
+    "where callers of one tenant must not learn from times what others have sent");
 ABSL_FLAG(std::optional<int64_t>, max_running_requests, std::nullopt,
           "running sequences, 1 to 4096; default: 64 on the CPU, 256 on a GPU. Set it lower when "
           "streams are too slow or sequences are preempted, higher when memory is left");
