@@ -7,7 +7,7 @@ import threading
 import unittest
 
 import grpc
-from servers import FakeServer, abort, ending, started, tokens
+from servers import CLIENTS, FakeServer, abort, ending, started, tokens
 from tlm_client import (AsyncClient, Cancelled, Client, FailedPrecondition, Internal,
                         InvalidArgument, NewTokens, ResourceExhausted, ResumePolicy, Started,
                         Unavailable)
@@ -46,17 +46,10 @@ def refuse(code, message="", **details):
     return script
 
 
-def read(targets, **options):
+def read(connect, targets, **options):
     """The events, and how often the stream was resumed."""
-    with Client(targets) as client, client.stream("x", **options) as stream:
+    with connect(targets) as client, client.stream("x", **options) as stream:
         return list(stream), stream.resumes
-
-
-def read_async(targets, **options):
-    async def main():
-        async with AsyncClient(targets) as client, client.stream("x", **options) as stream:
-            return [event async for event in stream], stream.resumes
-    return asyncio.run(main())
 
 
 class ContinuationTest(unittest.TestCase):
@@ -69,10 +62,10 @@ class ContinuationTest(unittest.TestCase):
 
     def both(self, *scripts_of_each, **options):
         """For each client: the outcome of reading, and the servers."""
-        for reader in (read, read_async):
+        for connect in CLIENTS:
             with self.servers(*scripts_of_each) as servers:
-                yield (lambda: reader([server.target for server in servers],
-                                      **{"resume": QUICK} | options)), servers
+                yield (lambda: read(connect, [server.target for server in servers],
+                                    **{"resume": QUICK} | options)), servers
 
     def assert_whole(self, events):
         self.assertEqual([type(event) for event in events].count(Started), 1)

@@ -11,7 +11,7 @@ import unittest
 
 import grpc
 
-from servers import Answer, FakeServer, abort, started
+from servers import CLIENTS, Answer, FakeServer, abort, started
 from test_signatures import HAS_PYDANTIC
 from tlm_client import (AsyncClient, Client, FinishReason, Finished, Markup, Message, NewTokens,
                         Reasoning, ReasoningDelta, RegionDelta, RegionFinished, RegionKind,
@@ -163,22 +163,14 @@ CALLS = [ToolCall("call00000", "add", '{"a": 2, "b": 3}'), ToolCall("call00001",
 
 class PartsTest(unittest.TestCase):
 
-    def read(self, script, read, **options):
-        with FakeServer(script) as server, Client(server.target) as client:
+    def read(self, script, read, connect=Client, **options):
+        with FakeServer(script) as server, connect(server.target) as client:
             with client.stream_chat(USER, **options) as stream:
                 return read(stream)
 
-    def read_async(self, script, read, **options):
-        async def main(target):
-            async with AsyncClient(target) as client:
-                async with client.stream_chat(USER, **options) as stream:
-                    return await read(stream)
-        with FakeServer(script) as server:
-            return asyncio.run(main(server.target))
-
     def test_results(self):
-        for result in (self.read(LONG.script(), lambda stream: stream.result(), tools=[add]),
-                       self.read_async(LONG.script(), lambda stream: stream.result(), tools=[add])):
+        for connect in CLIENTS:
+            result = self.read(LONG.script(), lambda stream: stream.result(), connect, tools=[add])
             self.assertEqual((result.text, result.reasoning, result.content, result.tool_calls),
                              (LONG.text, "Sum: 2 + 3?", "I count.\nDönè.", CALLS))
             self.assertEqual(result.tool_calls[0].arguments, {"a": 2, "b": 3})
@@ -186,16 +178,13 @@ class PartsTest(unittest.TestCase):
                                                      tuple(CALLS)))
 
     def test_parts(self):
-        async def parts(stream):
-            return [part async for part in stream.parts()]
-        for size in (1, 4, 1000):
-            script = LONG.script(lambda: size)
-            read = self.read(script, lambda stream: list(stream.parts()), reasoning=True)
-            self.assertEqual(read, self.read_async(script, parts, reasoning=True))
-            self.check_parts(read)
-            seen = []
-            self.read(script, lambda stream: stream.result(seen.append), regions=True)
-            self.assertEqual(seen, read)
+        for connect in CLIENTS:
+            for size in (1, 4, 1000):
+                script, seen = LONG.script(lambda: size), []  # pylint: disable=cell-var-from-loop
+                parts = self.read(script, lambda stream: list(stream.parts()), connect, reasoning=True)
+                self.check_parts(parts)
+                self.read(script, lambda stream: stream.result(seen.append), connect, regions=True)  # pylint: disable=cell-var-from-loop
+                self.assertEqual(seen, parts)
 
     def check_parts(self, parts):
         by_kind = lambda kind: [part for part in parts if isinstance(part, kind)]
@@ -372,22 +361,16 @@ def fail(why: str):
 class LoopTest(unittest.TestCase):
     """Both clients, with the same scripts."""
 
-    def both(self, answers, conversation=USER, **options):
+    def both(self, answers, **options):
         """For each client: the run, and the server's requests."""
-        for run in (self.run_sync, self.run_async):
-            with self.subTest(run.__name__), \
+        for connect in CLIENTS:
+            with self.subTest(connect=connect), \
                     FakeServer(*[answer.script() for answer in answers]) as server:
-                yield run(server.target, conversation, options), server.requests
+                yield self.run_tools(connect, server.target, **options), server.requests
 
-    def run_sync(self, target, conversation, options):
-        with Client(target) as client:
-            return client.run_tools(conversation, **options)
-
-    def run_async(self, target, conversation, options):
-        async def main():
-            async with AsyncClient(target) as client:
-                return await client.run_tools(conversation, **options)
-        return asyncio.run(main())
+    def run_tools(self, connect, target, **options):
+        with connect(target) as client:
+            return client.run_tools(USER, **options)
 
     def test_until_the_model_answers(self):
         answers = [Answer(("reasoning", "Hm."), ("call", "add", '{"a": 2, "b": 3}'),
@@ -433,9 +416,9 @@ class LoopTest(unittest.TestCase):
             self.assertEqual([message.content for message in run.messages[2:5]],
                              [first, second, third])
             self.assertIsInstance(run.results[0].error, KeyError)
-        for run in (self.run_sync, self.run_async):
+        for connect in CLIENTS:
             with FakeServer(answers[0].script()) as server, self.assertRaisesRegex(KeyError, "so"):
-                run(server.target, USER, {"tools": [add, fail], "raise_errors": True})
+                self.run_tools(connect, server.target, tools=[add, fail], raise_errors=True)
 
     def test_calls_for_the_application(self):
         find = Tool("find", parameters={"type": "object"})
@@ -500,20 +483,18 @@ class LoopTest(unittest.TestCase):
         answers = [Answer(("call", "meet", '{"n": 1}'), ("call", "meet", '{"n": 2}')),
                    Answer(("text", "."))]
         with concurrent.futures.ThreadPoolExecutor(2) as executor:
-            for run in (lambda target: self.run_sync(target, USER, {"tools": [meet],
-                                                                    "executor": executor}),
-                        lambda target: self.run_async(target, USER, {"tools": [meet]})):
+            for connect, options in zip(CLIENTS, ({"executor": executor}, {})):
                 with FakeServer(*[answer.script() for answer in answers]) as server:
-                    self.assertEqual([result.value for result in run(server.target).results],
-                                     [1, 2])
+                    run = self.run_tools(connect, server.target, tools=[meet], **options)
+                    self.assertEqual([result.value for result in run.results], [1, 2])
 
     def test_a_replica_that_dies_within_a_call(self):
         answer = Answer(("text", "I add."), ("call", "add", '{"a": 2, "b": 3}'))
         lost = lambda context: abort(context, grpc.StatusCode.UNAVAILABLE, "lost")
-        for run in (self.run_sync, self.run_async):
+        for connect in CLIENTS:
             with FakeServer(answer.script(lambda: 3, 30, lost), answer.script(),
                             Answer(("text", "Five.")).script()) as server:
-                done = run(server.target, USER, {"tools": [add], "resume": QUICK})
+                done = self.run_tools(connect, server.target, tools=[add], resume=QUICK)
                 self.assertEqual((done.results[0].value, done.content, done.answers[0].resumes),
                                  (5, "Five.", 1))
 
