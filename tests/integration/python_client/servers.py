@@ -333,6 +333,13 @@ class Answer:
         yield event
 
 
+# Reasoning, text, two calls, text.
+LONG = Answer(("reasoning", "Sum: 2 + 3?"), ("text", "I count.\n"),
+              ("call", "add", '{"a": 2, "b": 3}'), ("call", "add", '{"a": 4}'), ("text", "Dönè."),
+              # As formats do that write arguments as something else.
+              written=lambda json_: f"<a>{json_[6:]}" if len(json_) > 9 else "<a>4")
+
+
 def add_region_event(events, event):
     """Joined with the last one where both are deltas of one region, or markup."""
     if "delta" in event and events and events[-1].WhichOneof("event") == "delta":

@@ -103,6 +103,8 @@ class CancelTest(ServerTest):
         async def let_go(client):
             stream = client.stream(PROMPT, **ENDLESS)
             await anext(stream)
+            gc.disable()  # it would end the call, later
+            self.addCleanup(gc.enable)
             del stream
 
         async def cancel_task(client):
@@ -149,7 +151,6 @@ class DeadlineTest(ServerTest):
         for connect in CLIENTS:
             with connect(self.target) as client:
                 with client.stream(PROMPT, timeout=0.3, **ENDLESS) as stream:
-                    self.assertIsInstance(next(stream), Started)
                     self.assertRaises(DeadlineExceeded, list, stream)
                 self.assertTrue(client.generate(PROMPT, max_new_tokens=2).text)
 
