@@ -1,7 +1,7 @@
 """Clients of the façades `dynamo`, `openengine` and `vllm`, with one interface for all three:
 
 request() makes a request, begin() and abort() call the server, answers() gives the outputs by their
-index and the log-probabilities of the prompt behind its first token, and whole_answers() the outputs
+index and the log-probabilities of the prompt after its first token, and whole_answers() the outputs
 again, by calls that do not stream.
 """
 
