@@ -3,11 +3,10 @@
 import json
 import os
 import pathlib
-import subprocess
-import tempfile
 import unittest
 
-SOURCE_DIR = pathlib.Path(os.environ["TLM_SOURCE_DIR"])
+from program_case import DEMO_MODEL, ProgramCase
+
 MASK_BENCH = pathlib.Path(os.environ["TLM_BENCHMARKS_DIR"]) / "mask_bench"
 
 
@@ -19,11 +18,9 @@ def case(schema, valid, invalid):
                       for i, data in enumerate(invalid)]}
 
 
-class MaskBenchTest(unittest.TestCase):
+class MaskBenchTest(ProgramCase):
     def setUp(self):
-        directory = tempfile.TemporaryDirectory(prefix="tlm-mask-test-")
-        self.addCleanup(directory.cleanup)
-        self.directory = pathlib.Path(directory.name)
+        super().setUp()
         (self.directory / "schemas" / "inner").mkdir(parents=True)
 
     def write(self, name, content):
@@ -33,12 +30,10 @@ class MaskBenchTest(unittest.TestCase):
     def bench(self, *flags):
         """Its exit status, standard output and JSON."""
         path = self.directory / "result.json"
-        result = subprocess.run(
-            [MASK_BENCH, f"--tokenizer={SOURCE_DIR}/model/demo",
-             f"--schemas={self.directory}/schemas", f"--json={path}", *flags],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
-        report = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-        return result.returncode, result.stdout + result.stderr, report
+        result = self.run_program(MASK_BENCH, f"--tokenizer={DEMO_MODEL}",
+                                  f"--schemas={self.directory}/schemas", f"--json={path}", *flags)
+        return (result.returncode, result.stdout + result.stderr,
+                self.report() if path.exists() else None)
 
     def test_counts(self):
         self.write("object.json", case(

@@ -58,23 +58,27 @@ def pinned(processors, *command):
     return ["taskset", "--cpu-list", processors, *command]
 
 
+def measure(program, *flags, prefix=()):
+    """Runs a benchmark; its output goes on, its JSON comes back."""
+    with tempfile.TemporaryDirectory(prefix="tlm-benchmark-") as directory:
+        path = pathlib.Path(directory) / "result.json"
+        sys.stdout.flush()
+        if subprocess.run([*prefix, program, f"--json={path}", *flags],
+                          check=False).returncode != 0:
+            sys.exit(f"{program.name} failed")
+        return json.loads(path.read_text(encoding="utf-8"))
+
+
 def run(arguments, benchmark, flags, server_flags, processors=None):
-    """Runs a benchmark against a server of its own; its output goes on, its JSON comes back.
-    `processors`: for the server and for the client; None = they share what there is."""
+    """Measures a benchmark against a server of its own. `processors`: for the server and for the
+    client; None = they share what there is."""
     server, program = [server_of(arguments)], benchmark_of(arguments, benchmark)
     prefix = []
     if processors is not None:
         server = pinned(processors[0], *server)
         prefix = pinned(processors[1])
-    with tempfile.TemporaryDirectory(prefix="tlm-benchmark-") as directory:
-        path = pathlib.Path(directory) / "result.json"
-        command = [*prefix, program, f"--server={server[0]}",
-                   f"--json={path}", *flags, "--", *server[1:], "--log_level=warn", *server_flags,
-                   *arguments.server_flag]
-        sys.stdout.flush()
-        if subprocess.run(command, check=False).returncode != 0:
-            sys.exit(f"{benchmark} failed")
-        return json.loads(path.read_text(encoding="utf-8"))
+    return measure(program, f"--server={server[0]}", *flags, "--", *server[1:], "--log_level=warn",
+                   *server_flags, *arguments.server_flag, prefix=prefix)
 
 
 def spread(values, form="{:.4g}"):

@@ -8,12 +8,8 @@ client shares the processors, the client: its part, the processor time it used s
 processors, is taken off for the bars on steps.
 """
 
-import json
-import pathlib
 import statistics
-import subprocess
 import sys
-import tempfile
 
 import scenario
 
@@ -36,18 +32,12 @@ def step_bar(streams):
 
 def run_engine(arguments):
     """The model's own figures, by streams."""
-    with tempfile.TemporaryDirectory(prefix="tlm-benchmark-") as directory:
-        path = pathlib.Path(directory) / "result.json"
-        command = [scenario.benchmark_of(arguments, "engine_bench"), f"--model={arguments.model}",
-                   "--backend=cpu", f"--threads={arguments.threads}", "--prompts=",
-                   f"--decode={arguments.output_tokens}", f"--depths={arguments.prompt_tokens}",
-                   f"--sequences={arguments.streams}", "--repetitions=3", "--long_depth=0",
-                   f"--json={path}",
-                   *arguments.engine_flag]
-        sys.stdout.flush()
-        if subprocess.run(command, check=False).returncode != 0:
-            sys.exit("engine_bench failed")
-        result = json.loads(path.read_text(encoding="utf-8"))
+    result = scenario.measure(
+        scenario.benchmark_of(arguments, "engine_bench"), f"--model={arguments.model}",
+        "--backend=cpu", f"--threads={arguments.threads}", "--prompts=",
+        f"--decode={arguments.output_tokens}", f"--depths={arguments.prompt_tokens}",
+        f"--sequences={arguments.streams}", "--repetitions=3", "--long_depth=0",
+        *arguments.engine_flag)
     return result, {test["sequences"]: test for test in result["tests"]}
 
 
@@ -128,15 +118,10 @@ def report(streams, rounds, verdicts):
 
 def run_streams(arguments, *flags):
     """CPU time of the server of stream_bench, in microseconds a token, by streams."""
-    with tempfile.TemporaryDirectory(prefix="tlm-benchmark-") as directory:
-        path = pathlib.Path(directory) / "result.json"
-        command = [scenario.benchmark_of(arguments, "stream_bench"), f"--json={path}",
-                   f"--streams={arguments.streams}", f"--pace={FACADE_PACE}",
-                   f"--duration={arguments.duration}", f"--warmup={arguments.warmup}", *flags]
-        sys.stdout.flush()
-        if subprocess.run(command, check=False).returncode != 0:
-            sys.exit("stream_bench failed")
-        result = json.loads(path.read_text(encoding="utf-8"))
+    result = scenario.measure(
+        scenario.benchmark_of(arguments, "stream_bench"), f"--streams={arguments.streams}",
+        f"--pace={FACADE_PACE}", f"--duration={arguments.duration}",
+        f"--warmup={arguments.warmup}", *flags)
     return result, {point["streams"]: point["server_cpu_us_per_token"]
                     for point in result["points"]}
 

@@ -7,100 +7,25 @@ import pathlib
 import random
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
+from program_case import DEMO_MODEL, SCRIPTS_DIR, ProgramCase
+
 BIN_DIR = pathlib.Path(os.environ["TLM_BIN_DIR"])
 BENCHMARKS_DIR = pathlib.Path(os.environ["TLM_BENCHMARKS_DIR"])
-SOURCE_DIR = pathlib.Path(os.environ["TLM_SOURCE_DIR"])
-DEMO_MODEL = SOURCE_DIR / "model" / "demo"
-
-# Stands for llama-bench and llama-batched-bench: answers what it is asked for, at the rates given.
-FAKE_PEER = """#!{python}
-import json, sys
-arguments = dict(zip(sys.argv[1::2], sys.argv[2::2]))
-assert arguments["-m"].endswith("model.gguf") and arguments["-t"] == "1", arguments
-print("a warning, as real ones print")
-if "-npl" in arguments:
-    for count in arguments["-npl"].split(","):
-        print(json.dumps({{"pl": int(count), "tg": int(arguments["-ntg"]), "speed_tg": {rate}}}))
-else:
-    print(json.dumps([{{"n_prompt": int(arguments["-p"]), "n_gen": int(arguments["-n"]),
-                       "n_depth": int(arguments.get("-d", 0)), "samples_ts": [{rate}],
-                       "model_n_params": {params}, "build_commit": "fake"}}]))
-"""
-
-# Stands for engine_bench: decodes by rates that are known for every kind of weights.
-FAKE_ENGINE = """#!{python}
-import json, sys
-flags = dict(argument.split("=", 1) for argument in sys.argv[1:])
-assert flags["--threads"] == "1", flags
-if flags.get("--model", "").endswith("model.gguf"):
-    assert "--weights" not in flags and "--preset" not in flags, flags
-    rate = 300.0
-else:
-    assert flags["--preset"] == "cs336-tinystories", flags
-    rate = {{"int8": 200.0, "int4:128": 350.0}}[flags["--weights"]]
-json.dump({{"model_n_params": 1000, "weight_bytes_read": 500,
-           "ceilings": {{"read_bytes_per_second": 40000.0}},
-           "tests": [{{"n_prompt": 0, "n_gen": 4, "n_depth": 0, "n_parallel": 1, "bytes": 500,
-                      "tokens_per_second": rate, "seconds": 1 / rate}}]}},
-          open(flags["--json"], "w"))
-"""
-
-# Stand for the modules that openvino_bench.py imports: a token takes 1 / {rate} seconds, of a prompt
-# or decoded.
-FAKE_OPENVINO = """class Type:
-    i64 = "i64"
-class Shape(tuple):
-    pass
-class Tensor:
-    def __init__(self, dtype, shape):
-        self.data = [None] * shape[0]
-"""
-FAKE_GENAI = """import types
-__version__ = "fake"
-class GenerationConfig:
-    pass
-class TokenizedInputs:
-    def __init__(self, ids, mask):
-        assert [len(row) for row in ids.data] == [sum(row) for row in mask.data]
-        assert all(0 <= token < 10000 for row in ids.data for token in row)
-        self.ids = ids.data
-def milliseconds(tokens):
-    return lambda: types.SimpleNamespace(mean=1e3 * tokens / {rate})
-class LLMPipeline:
-    def __init__(self, model, device, INFERENCE_NUM_THREADS, INFERENCE_PRECISION_HINT):
-        assert (device, INFERENCE_NUM_THREADS, INFERENCE_PRECISION_HINT) == ("CPU", 1, "f32")
-    def generate(self, inputs, config):
-        assert config.ignore_eos and not config.do_sample
-        sequences, tokens = len(inputs.ids), config.max_new_tokens
-        prompt = len(inputs.ids[0])
-        return types.SimpleNamespace(perf_metrics=types.SimpleNamespace(
-            get_ttft=milliseconds(prompt),
-            get_generate_duration=milliseconds(prompt + sequences * (tokens - 1)),
-            get_num_generated_tokens=lambda: sequences * tokens))
-"""
 
 
-class SmokeTest(unittest.TestCase):
-    def setUp(self):
-        directory = tempfile.TemporaryDirectory(prefix="tlm-benchmark-test-")
-        self.addCleanup(directory.cleanup)
-        self.directory = pathlib.Path(directory.name)
-
+class SmokeTest(ProgramCase):
     def run_benchmark(self, name, *flags, server_flags=None):
         """Runs it to a good end; its JSON and its standard output."""
-        path = self.directory / "result.json"
-        command = [BENCHMARKS_DIR / name, f"--json={path}", *flags]
+        command = [BENCHMARKS_DIR / name, f"--json={self.directory / 'result.json'}", *flags]
         if server_flags is not None:
             command += [f"--server={BIN_DIR / 'tlm-server'}", "--", f"--model={DEMO_MODEL}",
                         "--threads=1", *server_flags]
-        result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                                timeout=120, check=False)
+        result = self.run_program(*command)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-        return json.loads(path.read_text(encoding="utf-8")), result.stdout
+        return self.report(), result.stdout
 
     def check_point(self, point):
         requests = point["requests"]
@@ -186,17 +111,17 @@ class SmokeTest(unittest.TestCase):
                 run["worst_ratio"],
                 run["disturbed_gap_s"]["max"] / run["undisturbed_gap_s"]["p99"])
 
-    def test_served_steps_are_held_against_the_models(self):
-        path = self.directory / "result.json"
-        script = pathlib.Path(os.environ["TLM_SOURCE_DIR"]) / "tests/benchmarks/server_cost.py"
-        result = subprocess.run(
-            [sys.executable, "-B", script, f"--build={BIN_DIR.parent}", "--streams=1,2",
-             "--threads=1", "--output_tokens=8", "--rounds=2", "--duration=500ms", "--warmup=0s",
-             f"--json={path}"],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
-        # Whether the bars are met is not the question here.
+    def server_cost(self, *flags):
+        """What server_cost.py says and reports; whether the bars are met is not the question."""
+        result = self.run_program(
+            sys.executable, "-B", SCRIPTS_DIR / "server_cost.py", f"--build={BIN_DIR.parent}",
+            "--threads=1", "--warmup=0s", f"--json={self.directory / 'result.json'}", *flags)
         self.assertIn(result.returncode, (0, 1), result.stdout + result.stderr)
-        document = json.loads(path.read_text(encoding="utf-8"))
+        return result, self.report()
+
+    def test_served_steps_are_held_against_the_models(self):
+        result, document = self.server_cost("--streams=1,2", "--output_tokens=8", "--rounds=2",
+                                            "--duration=500ms")
         rounds = document["results"][:4]
         self.assertEqual([entry["streams"] for entry in rounds], [1, 2, 1, 2])
         for entry in rounds:
@@ -208,14 +133,8 @@ class SmokeTest(unittest.TestCase):
         self.assertEqual(result.returncode == 0, all(row["met"] for row in document["verdicts"]))
 
     def test_a_facade_is_held_against_tlm_v1(self):
-        path = self.directory / "result.json"
-        done = subprocess.run(
-            [sys.executable, "-B", SOURCE_DIR / "tests/benchmarks/server_cost.py",
-             "--facade=vllm", "--rounds=1", "--duration=1s", "--warmup=0s", "--output_tokens=16",
-             "--streams=2", "--threads=1", f"--build={BIN_DIR.parent}", f"--json={path}"],
-            capture_output=True, text=True, timeout=120, check=False)
-        self.assertTrue(path.exists(), done.stdout + done.stderr)  # whether the bar is met or not
-        document = json.loads(path.read_text(encoding="utf-8"))
+        _, document = self.server_cost("--facade=vllm", "--rounds=1", "--duration=1s",
+                                       "--output_tokens=16", "--streams=2")
         self.assertEqual(len(document["verdicts"]), 1)
         self.assertGreater(min(document["results"][0]["without_model_us"].values()), 0)
 
@@ -274,10 +193,11 @@ class SmokeTest(unittest.TestCase):
             self.assertLess(process.returncode, 0, "it ended before")
 
     def test_results_may_go_to_a_pipe(self):
-        done = subprocess.run(
-            [BENCHMARKS_DIR / "ops_bench", "--backend=cpu", "--preset=cs336-tinystories",
-             "--threads=1", "--ceilings=false", "--rows=1", "--contexts=64", "--seconds=0.01",
-             "--json=/dev/stdout"], capture_output=True, text=True, timeout=120, check=True)
+        done = self.run_program(
+            BENCHMARKS_DIR / "ops_bench", "--backend=cpu", "--preset=cs336-tinystories",
+            "--threads=1", "--ceilings=false", "--rows=1", "--contexts=64", "--seconds=0.01",
+            "--json=/dev/stdout")
+        self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn('"operations": [', done.stdout)
 
     def test_engine_bench_measures_a_model_directory_with_8_bit_weights(self):
@@ -296,15 +216,13 @@ class SmokeTest(unittest.TestCase):
         corpus = self.directory / "corpus.txt"
         corpus.write_text("\n".join(" ".join(words[i:i + 12]) + "." for i in
                                     range(0, len(words), 12)), encoding="utf-8")
-        path = self.directory / "result.json"
-        result = subprocess.run(
-            [BENCHMARKS_DIR / "speculation_bench", "--backend=cpu", f"--corpus={corpus}",
-             "--threads=1", "--prompt_tokens=96", "--output_tokens=40", "--rounds=1",
-             f"--json={path}", *flags],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
+        result = self.run_program(
+            BENCHMARKS_DIR / "speculation_bench", "--backend=cpu", f"--corpus={corpus}",
+            "--threads=1", "--prompt_tokens=96", "--output_tokens=40", "--rounds=1",
+            f"--json={self.directory / 'result.json'}", *flags)
         self.assertIn(result.returncode, (0, 1), result.stdout + result.stderr)
         self.assertEqual(result.stderr, "")
-        report = json.loads(path.read_text(encoding="utf-8"))
+        report = self.report()
         self.assertEqual(result.returncode == 0,
                          all(test.get("met", True) for test in report["tests"]) and
                          report["tests"][-1]["found"] == report["tests"][-1]["changed"])
@@ -365,10 +283,8 @@ class SmokeTest(unittest.TestCase):
                 ([f"--corpus={corpus}", "--rounds=0"], "--rounds is 0, not 1 to"),
                 ([f"--corpus={corpus}", "--speculation=off"], "not auto or always")):
             with self.subTest(message):
-                result = subprocess.run(
-                    [BENCHMARKS_DIR / "speculation_bench", f"--model={DEMO_MODEL}", *flags],
-                    stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
-                    check=False)
+                result = self.run_program(BENCHMARKS_DIR / "speculation_bench",
+                                          f"--model={DEMO_MODEL}", *flags)
                 self.assertEqual(result.returncode, 1)
                 self.assertIn(message, result.stderr)
 
@@ -421,42 +337,6 @@ class SmokeTest(unittest.TestCase):
             self.assertEqual(measured["int4"][name], measured["int8"][name])
             self.assertLess(measured["int8"][name], measured["auto"][name])
 
-    def quick_engine_bench(self):
-        """engine_bench without the seconds in which it measures the machine."""
-        path = self.directory / "quick_engine_bench"
-        path.write_text(f"#!/bin/sh\nexec '{BENCHMARKS_DIR / 'engine_bench'}' \"$@\" "
-                        "--ceilings=false\n", encoding="utf-8")
-        path.chmod(0o755)
-        return path
-
-    def compare(self, rate, *flags, params=22696448):
-        """compare.py against a peer that says `rate` to everything."""
-        peer = self.directory / "llama-bench"
-        peer.write_text(FAKE_PEER.format(python=sys.executable, rate=rate, params=params),
-                        encoding="utf-8")
-        peer.chmod(0o755)
-        (self.directory / "model.gguf").write_bytes(b"GGUF")
-        return subprocess.run(
-            [SOURCE_DIR / "tests" / "benchmarks" / "compare.py", f"--peer={peer}",
-             f"--batched_peer={peer}", f"--gguf={self.directory / 'model.gguf'}", "--rounds=2",
-             "--preset=cs336-tinystories", "--weights_dtype=float32", "--threads=1",
-             "--tests=pp16,tg4,tg4x2", f"--engine_bench={self.quick_engine_bench()}",
-             f"--json={self.directory / 'compare.json'}", *flags],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
-
-    def test_comparison_prints_ratios_and_bars(self):
-        for rate, code, word in ((1e-3, 0, " met (>= 1.1)"), (1e9, 1, "NOT MET (>= 1.1)")):
-            result = self.compare(rate)
-            self.assertEqual(result.returncode, code, result.stdout + result.stderr)
-            self.assertIn(word, result.stdout)
-            report = json.loads((self.directory / "compare.json").read_text(encoding="utf-8"))
-            self.assertEqual([test["test"] for test in report["tests"]], ["pp16", "tg4", "tg4 x 2"])
-            self.assertEqual([test["bar"] for test in report["tests"]], [1.4, 1.1, None])
-            for test in report["tests"]:
-                self.assertEqual(len(test["samples"]["ours"]), 2)
-                self.assertEqual(test["peer"], rate)
-                self.assertAlmostEqual(test["ratio"], test["ours"] / rate)
-
     def test_scripts_name_the_build_of_a_missing_program(self):
         flag = f"--build={self.directory}"
         for script, *flags in (("overload.py", flag), ("long_prompt.py", flag),
@@ -466,103 +346,12 @@ class SmokeTest(unittest.TestCase):
                                 "--peer=/nowhere/llama-bench", "--gguf=model.gguf",
                                 "--preset=cs336-tinystories")):
             with self.subTest(script):
-                result = subprocess.run(
-                    [SOURCE_DIR / "tests" / "benchmarks" / script, *flags],
-                    stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+                result = self.run_program(SCRIPTS_DIR / script, *flags)
                 self.assertEqual(result.returncode, 1, result.stderr)
                 line, = result.stderr.splitlines()
                 self.assertIn(str(self.directory), line)
                 self.assertIn("tests/run.sh --build-only", line)
 
-    def test_a_file_is_held_against_the_peer_and_against_our_own_weights(self):
-        engine = self.directory / "engine_bench"
-        engine.write_text(FAKE_ENGINE.format(python=sys.executable), encoding="utf-8")
-        engine.chmod(0o755)
-        flags = ["--weights_dtype=gguf", "--tests=tg4", f"--engine_bench={engine}"]
-        for rate, code in ((150.0, 0), (250.0, 1)):
-            result = self.compare(rate, *flags, params=1000)
-            self.assertEqual(result.returncode, code, result.stdout + result.stderr)
-            report = json.loads((self.directory / "compare.json").read_text(encoding="utf-8"))
-            test, = report["tests"]
-            # The file has 4 bytes for 1,000 parameters: less than 6 bits each.
-            self.assertEqual((test["bar"], test["machine_bar"]), (1.5, 0.85))
-            self.assertAlmostEqual(test["ratio"], 300 / rate)
-            self.assertAlmostEqual(test["of_machine"], 500 * 300 / 40000)
-            own = {row["weights"]: (row["ratio"], row["bar"]) for row in report["own"]}
-            self.assertEqual(own, {"int8": (1.0, None), "int4:128": (1.75, 1.7),
-                                   "4 bits": (1.5, 1.45)})
-
-    def test_comparison_says_why_it_cannot_be_made(self):
-        for flags, params, message in (
-                (["--peer=/nowhere/llama-bench"], 22696448, "there is no such file"),
-                (["--batched_peer=/bin/true"], 22696448, "no result"),
-                (["--peer=/bin/false"], 22696448, "exited with 1"),
-                (["--tests=tg4@d4096"], 22696448, "within the context"),
-                ([], 1000, "the models differ")):
-            with self.subTest(message):
-                result = self.compare(1.0, *flags, params=params)
-                self.assertEqual(result.returncode, 1)
-                self.assertIn(message, result.stderr)
-                self.assertNotIn("Traceback", result.stderr)
-
-    def fake_openvino(self, rate, params):
-        """A folder as install_openvino.sh leaves it after the first comparison, and a model in it."""
-        folder = self.directory / "openvino"
-        model = folder / "models" / "cs336-tinystories-float32"
-        for made in (folder / "bin", folder / "modules", model):
-            made.mkdir(parents=True, exist_ok=True)
-        for name, text in (("openvino", FAKE_OPENVINO), ("openvino_genai", FAKE_GENAI)):
-            (folder / "modules" / f"{name}.py").write_text(text.replace("{rate}", str(rate)),
-                                                           encoding="utf-8")
-        python = folder / "bin" / "python"
-        python.write_text(f"#!/bin/sh\nPYTHONPATH={folder / 'modules'} exec {sys.executable} \"$@\"\n",
-                          encoding="utf-8")
-        python.chmod(0o755)
-        (model / "config.json").write_text(json.dumps({"vocab_size": 10000}), encoding="utf-8")
-        (model / "tlm_bench.json").write_text(json.dumps(
-            {"model_type": "fake", "weights_dtype": "float32", "model_n_params": params}),
-            encoding="utf-8")
-        return folder
-
-    def compare_with_openvino(self, folder, *flags):
-        return subprocess.run(
-            [SOURCE_DIR / "tests" / "benchmarks" / "compare.py", "--peer=openvino",
-             f"--openvino={folder}", "--preset=cs336-tinystories", "--weights_dtype=float32",
-             "--rounds=1", "--threads=1", f"--engine_bench={self.quick_engine_bench()}",
-             f"--json={self.directory / 'compare.json'}", *flags],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
-
-    def test_openvino_takes_turns_as_llama_cpp_does(self):
-        result = self.compare_with_openvino(self.fake_openvino(500.0, 22696448),
-                                            "--tests=pp16,tg4x2", "--rounds=2")
-        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-        report = json.loads((self.directory / "compare.json").read_text(encoding="utf-8"))
-        self.assertEqual(report["peer"]["build_commit"], "openvino-genai fake")
-        self.assertEqual([test["test"] for test in report["tests"]], ["pp16", "tg4 x 2"])
-        for test in report["tests"]:
-            self.assertEqual(len(test["samples"]["peer"]), 2)
-            self.assertAlmostEqual(test["peer"], 500.0)
-            self.assertIsNone(test["bar"])
-            self.assertIsNone(test["of_machine"])
-
-    def test_a_comparison_with_openvino_says_why_it_cannot_be_made(self):
-        there = self.fake_openvino(500.0, 1000)
-        empty = self.directory / "empty"
-        (empty / "bin").mkdir(parents=True)
-        (empty / "bin" / "python").symlink_to(sys.executable)
-        (empty / "models").symlink_to(there / "models")
-        for folder, flags, code, message in (
-                (there, ["--tests=pp16"], 1, "the models differ"),
-                (self.directory / "nowhere", [], 1, "install_openvino.sh DIR installs it"),
-                (empty, ["--tests=pp16"], 1, "install_openvino.sh installs it"),
-                (there, ["--preset=unknown"], 1, "invalid choice: 'unknown'"),
-                (there, ["--weights_dtype=float16"], 2, "no weights of float16"),
-                (there, ["--peer=/bin/true"], 2, "--openvino is for --peer=openvino")):
-            with self.subTest(message):
-                result = self.compare_with_openvino(folder, *flags)
-                self.assertEqual(result.returncode, code, result.stderr)
-                self.assertIn(message, result.stderr)
-                self.assertNotIn("Traceback", result.stderr)
 
 
 if __name__ == "__main__":

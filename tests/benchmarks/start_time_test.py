@@ -1,16 +1,13 @@
 """start_time.py runs, and what it reports adds up. Not a measurement: the model is tiny."""
 
-import json
 import os
 import pathlib
-import subprocess
 import sys
-import tempfile
 import unittest
 
-SOURCE_DIR = pathlib.Path(os.environ["TLM_SOURCE_DIR"])
+from program_case import SCRIPTS_DIR, SOURCE_DIR, ProgramCase
+
 BUILD_DIR = pathlib.Path(os.environ["TLM_BIN_DIR"]).parent
-START_TIME = SOURCE_DIR / "tests" / "benchmarks" / "start_time.py"
 
 sys.path.append(str(SOURCE_DIR / "tests" / "support"))
 
@@ -24,22 +21,17 @@ except ImportError as error:
     sys.exit(77)
 
 
-class StartTimeTest(unittest.TestCase):
-    def setUp(self):
-        directory = tempfile.TemporaryDirectory(prefix="tlm-start-test-")
-        self.addCleanup(directory.cleanup)
-        self.directory = pathlib.Path(directory.name)
+class StartTimeTest(ProgramCase):
+    def run_script(self, *flags):
+        return self.run_program(sys.executable, "-B", SCRIPTS_DIR / "start_time.py",
+                                f"--build={BUILD_DIR}", *flags)
 
     def start(self, *flags):
         """Runs it to a good end; its JSON and its standard output."""
-        path = self.directory / "result.json"
-        result = subprocess.run(
-            [sys.executable, "-B", START_TIME, f"--build={BUILD_DIR}", "--starts=2",
-             f"--json={path}", *flags, "--", "--threads=1", "--kv_cache_bytes=1MiB",
-             "--max_context=128"],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
+        result = self.run_script("--starts=2", f"--json={self.directory / 'result.json'}", *flags,
+                                 "--", "--threads=1", "--kv_cache_bytes=1MiB", "--max_context=128")
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-        return json.loads(path.read_text(encoding="utf-8")), result.stdout
+        return self.report(), result.stdout
 
     def check(self, starts):
         self.assertEqual(len(starts), 2)
@@ -69,9 +61,7 @@ class StartTimeTest(unittest.TestCase):
         self.assertIn(f"--model={model}", result["server_flags"])
 
     def test_a_bad_model_ends_it_with_the_servers_words(self):
-        result = subprocess.run(
-            [sys.executable, "-B", START_TIME, f"--build={BUILD_DIR}", f"--model={self.directory}"],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
+        result = self.run_script(f"--model={self.directory}")
         self.assertNotEqual(result.returncode, 0)
         self.assertIn("config.json", result.stderr)
 

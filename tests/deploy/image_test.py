@@ -31,6 +31,7 @@ import base_image  # noqa: E402
 import buildah as buildah_module  # noqa: E402
 import container as container_module  # noqa: E402
 import in_venv  # noqa: E402
+from certificates import CURVE, openssl  # noqa: E402
 
 SKIPPED = 77
 BASE = "tlm-test-base"
@@ -238,31 +239,10 @@ class ImageTests:
     def test_serves_with_tls(self):
         secrets = WORK / "secrets"
         secrets.mkdir(exist_ok=True)
-        subprocess.run(
-            [
-                "openssl",
-                "req",
-                "-x509",
-                "-newkey",
-                "ec",
-                "-pkeyopt",
-                "ec_paramgen_curve:P-256",
-                "-nodes",
-                "-days",
-                "2",
-                "-subj",
-                "/CN=tlm.test",
-                "-addext",
-                "subjectAltName=DNS:tlm.test",
-                "-keyout",
-                str(secrets / "tls.key"),
-                "-out",
-                str(secrets / "tls.crt"),
-            ],
-            check=True,
-            stderr=subprocess.DEVNULL,
-        )
-        (secrets / "tls.key").chmod(0o644)
+        certificate, key = secrets / "tls.crt", secrets / "tls.key"
+        name = ["-subj", "/CN=tlm.test", "-addext", "subjectAltName=DNS:tlm.test"]
+        openssl("req", "-x509", *CURVE, "-nodes", *name, "-keyout", key, "-out", certificate)
+        key.chmod(0o644)
         arguments = [
             "--model=/usr/share/tlm/demo",
             "--host=0.0.0.0",

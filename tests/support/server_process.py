@@ -154,5 +154,11 @@ class ServerProcess:
         return self.folder / "log"
 
 
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 def read(file):
     return file.read_text(encoding="utf-8").strip() if file.exists() else ""

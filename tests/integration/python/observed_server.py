@@ -1,8 +1,8 @@
 """A server with a metrics port, and what it answers there taken apart."""
 
-import http.client
 import re
 import time
+import urllib.request
 
 from test_admin import AdminServer
 
@@ -31,29 +31,6 @@ class Samples:
                 if entry[0] == name and labels.items() <= entry[1].items()]
 
 
-class MetricsPort:
-    """What answers on this port."""
-
-    def __init__(self, port):
-        self.port = port
-
-    def get(self, path, method="GET"):
-        """Status and body."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
-        try:
-            connection.request(method, path)
-            response = connection.getresponse()
-            return response.status, response.read().decode()
-        finally:
-            connection.close()
-
-    def samples(self):
-        status, body = self.get("/metrics")
-        if status != 200:
-            raise AssertionError(f"/metrics answered {status}: {body}")
-        return Samples(body)
-
-
 class ObservedServer(AdminServer):
     """A server with an admin port and a metrics port."""
 
@@ -64,12 +41,10 @@ class ObservedServer(AdminServer):
     def metrics_port(self):
         return self.port_of("metrics")
 
-    def get(self, path, method="GET"):
-        """Status and body."""
-        return MetricsPort(self.metrics_port).get(path, method)
-
     def samples(self):
-        return MetricsPort(self.metrics_port).samples()
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics",
+                                    timeout=10) as response:
+            return Samples(response.read().decode())
 
     def samples_where(self, condition):
         """The first reading of which `condition` holds."""

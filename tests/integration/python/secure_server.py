@@ -11,7 +11,7 @@ from tlm_server import BIN_DIR, TlmServer  # first: it makes the stubs importabl
 from tlm.v1 import admin_pb2_grpc, language_model_pb2_grpc
 
 # What changes on disk is in force after about a second.
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 30
 
 
 def eventually(condition):

@@ -1,14 +1,17 @@
 """What the test modules share: a server, requests, and answers and statuses taken apart."""
 
+import array
+import math
 import re
+import tempfile
 import unittest
 
 import grpc
 
-from tlm_server import TlmServer  # first: it makes the stubs importable
+from tlm_server import TlmServer, model_with_template  # first: it makes the stubs importable
 
 from google.rpc import error_details_pb2, status_pb2
-from tlm.v1 import common_pb2, generate_pb2, tokenize_pb2
+from tlm.v1 import common_pb2, forward_pb2, generate_pb2, tokenize_pb2
 
 PROMPT = "Once upon a time"
 
@@ -17,11 +20,17 @@ class ServerTest(unittest.TestCase):
     """Tests against one server, started for the whole class with these flags."""
 
     FLAGS = ()
+    TEMPLATE = None  # of the conversations, instead of the bundled model's
+    SERVER = TlmServer
 
     @classmethod
     def setUpClass(cls):
-        cls.server = TlmServer(*cls.FLAGS).__enter__()
-        cls.addClassCleanup(cls.server.close)
+        flags = cls.FLAGS
+        if cls.TEMPLATE is not None:
+            folder = cls.enterClassContext(tempfile.TemporaryDirectory(prefix="tlm-test-"))
+            cls.directory = model_with_template(folder, cls.TEMPLATE)
+            flags = (f"--model={cls.directory}", *flags)
+        cls.server = cls.enterClassContext(cls.SERVER(*flags))
         cls.model = cls.server.model
 
     def generate(self, request, timeout=60):
@@ -89,6 +98,34 @@ def bypassing(asked):
     """The request, which neither looks blocks up in the prefix cache nor publishes them."""
     asked.cache.bypass_prefix_cache = True
     return asked
+
+
+def logits(model, sequences):
+    """Of each sequence of ids the rows of logits, one after each of its tokens."""
+    asked = forward_pb2.ForwardRequest(sequences=[{"ids": ids} for ids in sequences], all=True)
+    rows, width = [[] for _ in sequences], 0
+    for message in model.Forward(asked, timeout=120):
+        width = message.header.row_width or width
+        values = array.array("f", message.rows.data)
+        rows[message.rows.sequence_index] += [
+            list(values[i:i + width]) for i in range(0, len(values), width or 1)]
+    return rows
+
+
+def distance(actual, expected):
+    """Relative L2 of the rows of two models."""
+    pairs = [(a, e) for rows, others in zip(actual, expected, strict=True)
+             for row, other in zip(rows, others, strict=True)
+             for a, e in zip(row, other, strict=True)]
+    return math.sqrt(math.fsum((a - e) ** 2 for a, e in pairs) / math.fsum(e * e for _, e in pairs))
+
+
+def parts_of(memory):
+    """The bytes of ModelInfo's memory that are its `allocated_total`."""
+    return (sum(weights.bytes for weights in memory.weights)
+            + memory.kv_blocks_total * memory.kv_block_tokens * memory.kv_bytes_per_token
+            + memory.activation_arena + memory.logits_workspace + memory.graph_pool
+            + memory.runtime_reserved + memory.draft_model)
 
 
 def stop_report(server):

@@ -3,7 +3,6 @@
 import os
 import pathlib
 import re
-import socket
 import struct
 import tempfile
 import unittest
@@ -11,20 +10,20 @@ import unittest.mock
 
 import grpc
 
-from support import details_of, request
+import http2
+from support import request
 from secure_server import SecureServer, bearer, code_of, eventually, tlm_keys
-from tlm_server import free_flags, run_server
+from tlm_server import DEMO_MODEL, run_server
 
-from google.rpc import error_details_pb2
 from grpc.health.v1 import health_pb2, health_pb2_grpc
 from reflection_pb2 import ServerReflectionRequest
 from reflection_pb2_grpc import ServerReflectionStub
-from tlm.v1 import admin_pb2, language_model_pb2, model_info_pb2
+from tlm.v1 import admin_pb2, model_info_pb2
 
 INFO = model_info_pb2.ModelInfoRequest()
 OK = grpc.StatusCode.OK
 UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED
-ENHANCE_YOUR_CALM = 0xb
+MAX_CONCURRENT_STREAMS = 3  # of the settings of HTTP/2
 
 
 class KeyTest(unittest.TestCase):
@@ -43,14 +42,6 @@ class KeyTest(unittest.TestCase):
         self.addCleanup(server.close)
         return server
 
-    def error_of(self, call):
-        with self.assertRaises(grpc.RpcError) as caught:
-            result = call()
-            if hasattr(result, "__next__"):
-                for _ in result:
-                    pass
-        return caught.exception
-
     def info(self, server, metadata):
         return code_of(lambda: server.model.ModelInfo(INFO, metadata=metadata, timeout=20))
 
@@ -62,36 +53,6 @@ class AccessTest(KeyTest):
         self.key = self.keys("add", "--tenant=acme")
         self.admin_key = self.keys("add", "--tenant=ops", "--role=admin")
         self.server = self.start()
-
-    def every_call(self, service, target):
-        """Each call of a service, as (name, function of metadata)."""
-        channel = self.server.connect(target=target)
-        for method in service.methods:
-            path = f"/{service.full_name}/{method.name}"
-            make = channel.unary_stream if method.server_streaming else channel.unary_unary
-            rpc = make(path, request_serializer=lambda message: message,
-                       response_deserializer=lambda message: message)
-            yield path, lambda metadata, rpc=rpc: rpc(b"", metadata=metadata, timeout=20)
-
-    def test_every_call_of_both_ports_needs_credentials(self):
-        messages = set()
-        model = language_model_pb2.DESCRIPTOR.services_by_name["LanguageModel"]
-        admin = admin_pb2.DESCRIPTOR.services_by_name["Admin"]
-        checked = 0
-        for service, target in ((model, self.server.target), (admin, self.server.admin_target)):
-            for path, call in self.every_call(service, target):
-                for metadata, reason in (
-                        (None, "MISSING_CREDENTIALS"),
-                        (bearer("tlm_000000000000_" + "0" * 64), "BAD_CREDENTIALS")):
-                    with self.subTest(call=path, metadata=metadata):
-                        error = self.error_of(lambda: call(metadata))  # pylint: disable=cell-var-from-loop
-                        self.assertEqual(error.code(), UNAUTHENTICATED)
-                        info = details_of(error, error_details_pb2.ErrorInfo)
-                        self.assertEqual(info.reason, reason)
-                        messages.add(error.details())
-                        checked += 1
-        self.assertGreaterEqual(checked, 2 * 11)
-        self.assertEqual(len(messages), 1)
 
     def test_unknown_calls_tell_nothing_without_credentials(self):
         for target in (self.server.target, self.server.admin_target):
@@ -116,10 +77,7 @@ class AccessTest(KeyTest):
         good = bearer(self.key)
         self.assertEqual(self.info(self.server, good), OK)
         self.assertEqual(self.info(self.server, [("authorization", f"bearer  {self.key}")]), OK)
-        for bad in (good + good, bearer(self.key + "0"), bearer(self.key[:-1]),
-                    bearer(self.key.upper()), [("authorization", self.key)],
-                    [("authorization", f"Basic {self.key}")], [("authorization", "")],
-                    bearer("x" * 5000), [("api-key", self.key)]):
+        for bad in (good + good, bearer(self.key.upper()), [("api-key", self.key)]):
             self.assertEqual(self.info(self.server, bad), UNAUTHENTICATED, bad)
         # More metadata than a call may have, in one frame of HTTP/2.
         self.assertEqual(self.info(self.server, bearer("x" * 17_500)),
@@ -129,13 +87,10 @@ class AccessTest(KeyTest):
         self.assertNotEqual(self.info(self.server, bearer("x" * 1_000_000)), OK)
         self.assertTrue(eventually(lambda: self.info(self.server, good) == OK))
 
-    def test_admin_needs_the_role(self):
-        def load(key):
-            return code_of(lambda: self.server.admin.GetLoad(
-                admin_pb2.GetLoadRequest(), metadata=bearer(key), timeout=20))
-        self.assertEqual(load(self.key), grpc.StatusCode.PERMISSION_DENIED)
-        self.assertEqual(load(self.admin_key), OK)
-        self.assertEqual(self.info(self.server, bearer(self.admin_key)), OK)
+    def test_an_empty_flag_as_an_unset_variable_leaves_it_turns_nothing_off(self):
+        for flag in ("--api_keys=", "--tls_client_ca="):
+            status, output = run_server(f"--model={DEMO_MODEL}", "--port=0", flag)
+            self.assertEqual(status, 2, output)
 
     def test_the_log_names_the_tenant_of_refused_and_of_done_admin_calls(self):
         for key in (self.key, self.admin_key):
@@ -194,37 +149,6 @@ class ReloadTest(KeyTest):
         self.assertTrue(eventually(lambda: self.info(server, bearer(key)) == UNAUTHENTICATED))
         self.assertEqual(sum(1 for event in stream if event.HasField("summary")), 1)
 
-    def test_a_broken_file_changes_nothing_and_is_told_once(self):
-        key = self.keys("add", "--tenant=acme")
-        server = self.start()
-        good = self.file.read_text()
-        self.file.write_text(good[:-20])
-        self.assertTrue(eventually(lambda: "keys.json: is not valid JSON" in server.log()))
-        self.assertEqual(self.info(server, bearer(key)), OK)
-        self.file.unlink()
-        self.assertTrue(eventually(lambda: "No such file" in server.log()))
-        self.assertEqual(self.info(server, bearer(key)), OK)
-        self.file.write_text(good)
-        self.assertTrue(eventually(lambda: "reloaded" in server.log()))
-        self.assertEqual(server.log().count("is not valid JSON"), 1)
-
-    def test_does_not_start_with_a_file_that_is_none(self):
-        for content, word in ((None, "No such file"), ("", "JSON"), ("{}", "version"),
-                              ('{"version": 1, "keyz": []}', "keyz")):
-            if content is None:
-                self.file.unlink(missing_ok=True)
-            else:
-                self.file.write_text(content)
-            status, output = run_server(*free_flags(), f"--api_keys={self.file}")
-            self.assertEqual(status, 1, output)
-            self.assertIn(str(self.file), output.splitlines()[-1])
-            self.assertIn(word, output.splitlines()[-1])
-        self.file.write_text('{"version": 1}')
-        self.file.chmod(0o666)
-        status, output = run_server(*free_flags(), f"--api_keys={self.file}")
-        self.assertEqual(status, 1, output)
-        self.assertIn("chmod o-w", output)
-
 
 class SecretTest(KeyTest):
 
@@ -257,36 +181,19 @@ class SecretTest(KeyTest):
 
 
 class ConnectionLimitTest(unittest.TestCase):
-    """What connections may do, spoken to in plain HTTP/2."""
+    """What connections may do."""
 
     def start(self, *flags):
         server = SecureServer(*flags).__enter__()
         self.addCleanup(server.close)
         return server
 
-    def frames(self, connection):
-        """(type, flags, stream, payload) until the server closes the connection."""
-        data = connection.makefile("rb")
-        while len(head := data.read(9)) == 9:
-            length = int.from_bytes(head[:3], "big")
-            yield head[3], head[4], int.from_bytes(head[5:9], "big"), data.read(length)
-
-    def test_too_many_pings_end_the_connection(self):
-        host, port = self.start().target.split(":")
-        with socket.create_connection((host, int(port)), timeout=20) as connection:
-            connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5))
-            ping = b"\x00\x00\x08\x06\x00" + bytes(4) + b"attention"[:8]
-            connection.sendall(ping * 20)
-            goaway = [payload for kind, _, _, payload in self.frames(connection) if kind == 7]
-        self.assertEqual(struct.unpack(">I", goaway[0][4:8])[0], ENHANCE_YOUR_CALM)
-
     def test_the_number_of_streams_is_told(self):
-        host, port = self.start("--max_concurrent_streams=7").target.split(":")
-        with socket.create_connection((host, int(port)), timeout=20) as connection:
-            connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5))
-            settings = next(payload for kind, _, _, payload in self.frames(connection) if kind == 4)
-        values = dict(struct.unpack(">HI", settings[i:i + 6]) for i in range(0, len(settings), 6))
-        self.assertEqual(values[3], 7)
+        server = self.start("--max_concurrent_streams=7")
+        with http2.Connection(int(server.target.rpartition(":")[2])) as connection:
+            while (received := connection.receive())[0] != http2.SETTINGS:
+                pass
+        self.assertIn((MAX_CONCURRENT_STREAMS, 7), struct.iter_unpack(">HI", received[3]))
 
     def test_old_connections_are_left_and_no_call_is_lost(self):
         server = self.start("--max_connection_age=300ms")
@@ -294,8 +201,9 @@ class ConnectionLimitTest(unittest.TestCase):
 
         def is_left_after_another_call():
             events = server.model.Generate(request(max_new_tokens=200), timeout=30)
+            next(events)
+            connections.add(self.ports(server))  # later it may have been left without another
             self.assertEqual(sum(1 for event in events if event.HasField("summary")), 1)
-            connections.add(self.ports(server))
             return len(connections) > 1
 
         self.assertTrue(eventually(is_left_after_another_call))

@@ -10,6 +10,7 @@ import time
 import unittest
 
 import http2
+from server_process import free_port
 from tlm_server import SOURCE_DIR, TlmServer
 
 PROGRAMS = {"nginx": "/usr/sbin/nginx", "haproxy": "/usr/sbin/haproxy"}
@@ -25,12 +26,6 @@ BAD_HEADERS = {"large": http2.header("large", "~" * 17000),
 GOOD_HEADERS = (http2.header("large", "~" * 11000)
                 + b"".join(http2.header(f"h{i}-bin", value)
                            for i, value in enumerate(("", "AA", "AA==", "zzw", "zzw=", "+/09"))))
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @contextlib.contextmanager

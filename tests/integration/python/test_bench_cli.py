@@ -2,11 +2,9 @@
 
 import json
 import os
-import pathlib
 import pty
 import signal
 import subprocess
-import tempfile
 import time
 import unittest
 
@@ -17,12 +15,7 @@ from tlm_server import BIN_DIR
 
 
 class BenchCliTest(ServerTest):
-
-    @classmethod
-    def setUpClass(cls):
-        cls.server = AdminServer().__enter__()
-        cls.addClassCleanup(cls.server.close)
-        cls.model = cls.server.model
+    SERVER = AdminServer
 
     def wait_for_load(self):
         """Returns once the server has finished some requests of the load it is under."""
@@ -58,38 +51,6 @@ class BenchCliTest(ServerTest):
             self.assertLessEqual(times["p99"], times["max"])
         self.assertLess(latency["queue"]["mean"], latency["time_to_first_token"]["mean"])
         self.assertLess(latency["time_to_first_token"]["mean"], latency["end_to_end"]["mean"])
-
-    def test_prompts_come_from_a_file(self):
-        texts = ["Once upon a time", "a line\nbreak"]
-        with tempfile.TemporaryDirectory() as directory:
-            file = pathlib.Path(directory) / "prompts"
-            file.write_text(f"{texts[0]}\n{json.dumps(texts[1])}\n", encoding="utf-8")
-            measured = self.bench("--requests=4", f"--prompts_file={file}", "--max_new_tokens=2")
-        self.assertEqual(measured["tokens"]["prompt"],
-                         2 * sum(len(self.tokenize(text)) for text in texts))
-
-    def test_open_loop(self):
-        measured = self.bench("--duration=1", "--rate=30", "--warmup=0.2", "--prompt_tokens=8",
-                              "--max_new_tokens=2", "--seed=5")
-        self.assertEqual(measured["seconds"], 1)
-        # A Poisson process of 30: 10 is almost four standard deviations away.
-        self.assertGreater(measured["requests"]["sent"], 10)
-        self.assertLess(measured["requests"]["sent"], 60)
-        self.assertEqual(measured["requests"]["ok"], measured["requests"]["sent"])
-
-    def test_zero_is_not_the_default(self):
-        for flag in ("--duration=0", "--prompt_tokens=0"):
-            result = subprocess.run(
-                [BIN_DIR / "tlm", "bench", f"--target={self.server.target}", flag],
-                stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
-            self.assertEqual(result.returncode, 2, result.stderr)
-            self.assertIn(f"{flag[:-2]} is 0, ", result.stderr)
-
-    def test_failures_are_told_by_code(self):
-        measured = self.bench("--requests=3", "--prompt_tokens=100000", status=1)
-        self.assertEqual(measured["requests"]["failed"], 3)
-        self.assertEqual(measured["failures"][0]["code"], "INVALID_ARGUMENT")
-        self.assertEqual(measured["failures"][0]["count"], 3)
 
     def test_interrupt_ends_it_with_what_was_measured(self):
         process = subprocess.Popen(

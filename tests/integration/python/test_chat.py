@@ -25,15 +25,7 @@ TEMPLATE = """\
 
 
 class ChatTest(ServerTest):
-
-    @classmethod
-    def setUpClass(cls):
-        directory = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(directory.cleanup)
-        model = model_with_template(directory.name, TEMPLATE)
-        cls.server = TlmServer(f"--model={model}").__enter__()
-        cls.addClassCleanup(cls.server.close)
-        cls.model = cls.server.model
+    TEMPLATE = TEMPLATE
 
     def asked(self, *messages, template_arguments=None, **options):
         message = request(temperature=0, max_new_tokens=8)
@@ -52,10 +44,6 @@ class ChatTest(ServerTest):
         self.assertEqual(answer.started.prompt_token_count, expected.started.prompt_token_count)
         self.assertEqual(answer.ids, expected.ids)
 
-    def test_capability_is_told(self):
-        info = self.model.ModelInfo(model_info_pb2.ModelInfoRequest())
-        self.assertTrue(info.capabilities.chat)
-
     def test_conversation_is_rendered(self):
         self.assert_same(self.asked(("user", " Who is Pierre? ")),
                          "user: Who is Pierre?<|endoftext|>\nassistant:")
@@ -64,10 +52,6 @@ class ChatTest(ServerTest):
                        ("user", "日本")),
             "system: Be brief.<|endoftext|>\nuser: Naïve?<|endoftext|>\n"
             "assistant: Yes.<|endoftext|>\nuser: 日本<|endoftext|>\nassistant:")
-
-    def test_generation_prompt_can_be_left_out(self):
-        self.assert_same(self.asked(("user", "Hi"), add_generation_prompt=False),
-                         "user: Hi<|endoftext|>\n")
 
     def test_template_arguments_reach_the_template(self):
         self.assert_same(self.asked(("user", "Hi"), template_arguments={"style": 3}),
@@ -78,9 +62,6 @@ class ChatTest(ServerTest):
                                   lambda: self.model.Generate(self.asked(("judge", "Hi"))))
         self.assertEqual(violated_fields(error), ["chat"])
         self.assertIn("unknown role judge", error.details())
-
-    def test_prompts_go_on_as_before(self):
-        self.assertEqual(len(self.generate(request(max_new_tokens=3)).ids), 3)
 
 
 class BundledTemplateTest(ServerTest):

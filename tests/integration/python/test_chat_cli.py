@@ -14,7 +14,7 @@ import unittest
 
 import chat_models
 from support import PROMPT, ServerTest, request
-from tlm_server import BIN_DIR, TlmServer, model_with_template
+from tlm_server import BIN_DIR, TlmServer
 
 from tlm.v1 import model_info_pb2
 
@@ -24,14 +24,7 @@ FLAGS = ("--temperature=0", "--ignore_eos", "--max_new_tokens=8")
 
 
 class ChatCliTest(ServerTest):
-
-    @classmethod
-    def setUpClass(cls):
-        directory = cls.enterClassContext(tempfile.TemporaryDirectory())
-        model = model_with_template(directory, TEMPLATE)
-        cls.server = TlmServer(f"--model={model}").__enter__()
-        cls.addClassCleanup(cls.server.close)
-        cls.model = cls.server.model
+    TEMPLATE = TEMPLATE
 
     def tlm(self, *args, text="", status=0, server=None):
         """Standard output and error of `tlm args`, which must end with `status`."""
@@ -60,32 +53,6 @@ class ChatCliTest(ServerTest):
         out, _ = self.tlm("chat", "hi", "--system=be brief",
                           '--template_argument=name="narrator"', *FLAGS)
         self.assertEqual(out, line)
-
-    def test_reset_forgets(self):
-        _, line = self.answer_to("[user] hi\n[assistant]")
-        out, _ = self.tlm("chat", *FLAGS, text="hi\n/reset\nhi\n")
-        self.assertEqual(out, 2 * line)
-
-    def test_conversation_beyond_the_context(self):
-        _, line = self.answer_to("[user] hi\n[assistant]")
-        out, err = self.tlm("chat", *FLAGS, text=f"hi\n{'word ' * 20000}\n/reset\nhi\n", status=1)
-        self.assertEqual(out, 2 * line)
-        self.assertRegex(err, "^tlm: chat: INVALID_ARGUMENT: ")
-        self.assertIn("/reset", err)
-
-    def test_arguments_of_the_server_itself_are_refused(self):
-        _, err = self.tlm("chat", "hi", "--template_argument=messages=[]", status=1)
-        self.assertRegex(err, "^tlm: chat: INVALID_ARGUMENT: .*messages")
-
-    def test_model_without_template(self):
-        directory = self.enterContext(tempfile.TemporaryDirectory())
-        model = model_with_template(directory, None)
-        with TlmServer(f"--model={model}") as plain:
-            info = plain.model.ModelInfo(model_info_pb2.ModelInfoRequest())
-            self.assertFalse(info.capabilities.chat)
-            out, err = self.tlm("chat", "hi", server=plain, status=1)
-        self.assertEqual(out, "")
-        self.assertRegex(err, "^tlm: chat: FAILED_PRECONDITION: .*no chat template.*\n$")
 
     def test_bundled_model(self):
         with TlmServer() as bundled:
@@ -119,17 +86,6 @@ class ChatCliTest(ServerTest):
             process.wait()
             os.close(master)
 
-    def test_several_outputs_are_kept_apart(self):
-        out, _ = self.tlm("generate", PROMPT, "--num_sequences=3", "--seed=5", "--ignore_eos",
-                          "--max_new_tokens=6")
-        events = list(self.model.Generate(request(num_sequences=3, seed=5, max_new_tokens=6)))
-        expected = ""
-        for index in range(3):
-            text = "".join(event.tokens.text for event in events
-                           if event.HasField("tokens") and event.tokens.output_index == index)
-            expected += f"[{index}]\n{text}" + ("" if text.endswith("\n") else "\n")
-        self.assertEqual(out, expected)
-
     def test_score(self):
         greedy = self.generate(request(temperature=0, max_new_tokens=3)).ids
         ids = ",".join(map(str, greedy))
@@ -146,10 +102,6 @@ class ChatCliTest(ServerTest):
         self.assertEqual(len(rows), 3)
         self.assertTrue(rows[1].endswith("no"), rows[1])
         self.assertTrue(rows[2].endswith("yes"), rows[2])
-
-    def test_score_errors_are_the_servers(self):
-        _, err = self.tlm("score", "--prompt_ids=1", "--ids=4294967295", status=1)
-        self.assertRegex(err, "^tlm: score: INVALID_ARGUMENT: .*4294967295")
 
 
 class ChatToolsCliTest(ServerTest):

@@ -50,36 +50,24 @@ class CompletionTest(unittest.TestCase):
         return out.split("\n")[:-1]
 
     @needs("bash")
-    def test_bash_completes_commands(self):
-        self.assertEqual(self.bash("tlm", ""), COMMANDS)
-        self.assertEqual(self.bash("tlm", "to"), ["tokenize", "top"])
-
-    @needs("bash")
-    def test_bash_completes_flags_of_the_command(self):
-        self.assertEqual(self.bash("tlm", "generate", "--top_"),
-                         ["--top_k=", "--top_p=", "--top_logprobs="])
-        self.assertEqual(self.bash("tlm", "bench", "--ra"), ["--rate="])
-        self.assertEqual(self.bash("tlm", "generate", "--ra"), [""])
-        self.assertEqual(self.bash("tlm", "generate", "text", "--ignore"), ["--ignore_eos"])
-        self.assertEqual(self.bash("tlm", "tokenize", "--noadd"), ["--noadd_special_tokens"])
-
-    @needs("bash")
-    def test_bash_completes_values(self):
-        self.assertEqual(self.bash("tlm", "forward", "--dtype", "=", ""),
-                         ["float32", "bfloat16", "float16"])
-        self.assertEqual(self.bash("tlm", "forward", "--dtype", "="),
-                         ["float32", "bfloat16", "float16"])
-        self.assertEqual(self.bash("tlm", "forward", "--dtype=b"), ["--dtype=bfloat16"])
-        self.assertEqual(self.bash("tlm", "chat", "--reasoning", "=", ""), ["on", "off"])
-        self.assertEqual(self.bash("tlm", "chat", "--tool_choice=r"), ["--tool_choice=required"])
-        self.assertEqual(self.bash("tlm", "forward", "--dtype", "b"), ["bfloat16"])
+    def test_bash_completes_words(self):
+        formats = ["float32", "bfloat16", "float16"]
+        for words, candidates in (
+                ([""], COMMANDS), (["to"], ["tokenize", "top"]),
+                (["generate", "--top_"], ["--top_k=", "--top_p=", "--top_logprobs="]),
+                (["bench", "--ra"], ["--rate="]), (["generate", "--ra"], [""]),
+                (["generate", "text", "--ignore"], ["--ignore_eos"]),
+                (["tokenize", "--noadd"], ["--noadd_special_tokens"]),
+                (["forward", "--dtype", "=", ""], formats), (["forward", "--dtype", "="], formats),
+                (["forward", "--dtype=b"], ["--dtype=bfloat16"]),
+                (["forward", "--dtype", "b"], ["bfloat16"]),
+                (["chat", "--reasoning", "=", ""], ["on", "off"]),
+                (["chat", "--tool_choice=r"], ["--tool_choice=required"]),
+                (["admin", "d"], ["drain"]), (["completion", ""], ["bash", "zsh", "fish"]),
+                (["help", "tok"], ["tokenize"])):
+            with self.subTest(words):
+                self.assertEqual(self.bash("tlm", *words), candidates)
         self.assertIn("gpt2-xl", self.bash("tlm", "info", "--preset", "=", "gpt2-"))
-
-    @needs("bash")
-    def test_bash_completes_arguments(self):
-        self.assertEqual(self.bash("tlm", "admin", "d"), ["drain"])
-        self.assertEqual(self.bash("tlm", "completion", ""), ["bash", "zsh", "fish"])
-        self.assertEqual(self.bash("tlm", "help", "tok"), ["tokenize"])
 
     @needs("bash")
     def test_bash_completes_files(self):

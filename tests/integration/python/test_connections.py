@@ -18,7 +18,7 @@ import grpc
 
 import http2
 from certificates import Authority
-from secure_server import SecureServer
+from secure_server import SecureServer, eventually
 from support import Answer, request
 from tlm_server import SANITIZED, TlmServer
 
@@ -67,16 +67,6 @@ class Server(Watched, TlmServer):
 
 class TlsServer(Watched, SecureServer):
     pass
-
-
-def eventually(condition, seconds=LIMIT_SECONDS):
-    """Whether `condition` comes true in that time."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 class StormTest(unittest.TestCase):

@@ -1,30 +1,53 @@
-"""Outputs that are constrained: JSON Schemas, expressions, grammars, choices, structural tags."""
+"""Texts under regular expressions, grammars, choices, JSON options and structural tags, checked by
+other readers; constraints that cost too much, and streams beside them. Which constraints are refused,
+and in which words, is tested by tests/unit/model/constraint; schemas are drawn by test_json_schema."""
 
+import concurrent.futures
 import json
 import re
-import threading
 import unittest
 
 import grpc
 
-from support import ServerTest, details_of, output_of, request, Answer
+from support import Answer, ServerTest, details_of, request, violated_fields
 
 from google.rpc import error_details_pb2
-from tlm.v1 import common_pb2, generate_pb2, model_info_pb2, verify_pb2
+from tlm.v1 import common_pb2, generate_pb2, model_info_pb2
 
-SCHEMA = json.dumps({
-    "type": "object",
-    "properties": {
+Code = grpc.StatusCode
+ENDED = common_pb2.FINISH_REASON_EOS
+CUT = common_pb2.FINISH_REASON_LENGTH
+
+# Python's re reads them as ECMA-262 does.
+PATTERNS = (
+    r"[a-z]{3}-\d{2}", r"(yes|no|maybe)( indeed)?!", r"0|[1-9][0-9]{0,8}",
+    r"[A-Z][a-z]{2,8}( [A-Z][a-z]{2,8}){1,2}", r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])",
+    r"(?:25[0-5]|2[0-4]\d|1?\d?\d)(?:\.(?:25[0-5]|2[0-4]\d|1?\d?\d)){3}",
+    r"[^a-z\s]{5,9}", r"(a|b){3,6}abb", r"\u0416[\u0430-\u044f]+", r"(ab?){2,5}c?", r"[\w.]{1,9}@\w{1,9}\.(com|org)",
+    r"\{\"id\": \d+(, \"tag\": \"[a-z]{1,5}\")?\}", r"(?!the)[a-z]{3,6}", r"x{0,3}y{2}", r"")
+
+ARITHMETIC = r'''
+# Sums of products.
+root    ::= sum "="
+sum     ::= product (("+" | "-") product)*
+product ::= factor ("*" factor)*
+factor  ::= number | "(" sum ")"
+number  ::= "0" | [1-9] [0-9]{0,2}
+'''
+
+TAG = {"regions": [
+    {"begin": "<call name=sum>", "json_schema": json.dumps({
+        "type": "object", "properties": {"a": {"type": "integer", "maximum": 99},
+                                         "b": {"type": "integer", "minimum": 0, "maximum": 99}},
+        "required": ["a", "b"], "additionalProperties": False}), "end": "</call>"},
+    {"begin": "<call name=day>", "regex": r"\d{4}-\d{2}-\d{2}", "end": "</call>"}],
+    "triggers": ["<"]}
+
+PERSON = json.dumps({
+    "type": "object", "properties": {
         "name": {"type": "string", "maxLength": 12},
-        "age": {"type": "integer", "minimum": 0, "maximum": 150},
-        "colours": {"type": "array", "items": {"enum": ["red", "green", "blue"]}, "maxItems": 4},
-        "address": {"$ref": "#/$defs/address"}},
-    "required": ["name", "age", "colours", "address"],
-    "additionalProperties": False,
-    "$defs": {"address": {
-        "type": "object", "properties": {"street_name": {"type": "string", "maxLength": 8},
-                                         "is_residential": {"type": "boolean"}},
-        "required": ["street_name", "is_residential"], "additionalProperties": False}}})
+        "colours": {"type": "array", "items": {"enum": ["red", "green"]}, "maxItems": 4}},
+    "required": ["name", "colours"], "additionalProperties": False})
 
 # What no server may spend long on, or fall over.
 HOSTILE = [
@@ -48,193 +71,174 @@ HOSTILE = [
 ]
 
 
-class ConstraintsTest(ServerTest):
-    """One server with the bundled model."""
+def constrained(max_new_tokens=60, seed=1, **constraint):
+    asked = request(max_new_tokens=max_new_tokens, temperature=1, seed=seed)
+    asked.stopping.ignore_eos = False
+    asked.MergeFrom(generate_pb2.GenerateRequest(**constraint))
+    return asked
 
-    def constrained(self, seed=1, max_new_tokens=400, **fields):
-        asked = request(temperature=1, seed=seed, max_new_tokens=max_new_tokens)
-        asked.stopping.ignore_eos = False
-        for name, value in fields.items():
-            if hasattr(value, "DESCRIPTOR"):
-                getattr(asked, name).CopyFrom(value)
-            else:
-                setattr(asked, name, value)
-        return asked
 
-    def assert_person(self, text):
-        person = json.loads(text)
-        self.assertEqual(list(person), ["name", "age", "colours", "address"])
-        self.assertLessEqual(len(person["name"]), 12)
-        self.assertTrue(0 <= person["age"] <= 150)
-        self.assertLessEqual(set(person["colours"]), {"red", "green", "blue"})
-        self.assertLessEqual(len(person["colours"]), 4)
-        self.assertEqual(list(person["address"]), ["street_name", "is_residential"])
+def reads_sum(text):
+    """Whether the text is a `sum`, by a descent of its own."""
+    def product(at):
+        at = factor(at)
+        while at is not None and text[at:at + 1] == "*":
+            at = factor(at + 1)
+        return at
 
-    def test_the_server_tells_what_it_can(self):
-        info = self.model.ModelInfo(model_info_pb2.ModelInfoRequest())
-        self.assertTrue(info.capabilities.constraints)
-        self.assertEqual(info.limits.max_constraint_time.ToMilliseconds(), 250)
-        self.assertGreater(info.limits.max_constraint_bytes, 0)
-        self.assertGreater(info.limits.max_constraint_states, 0)
-        self.assertGreater(info.limits.max_constraint_memory_bytes, 0)
+    def total(at):
+        at = product(at)
+        while at is not None and text[at:at + 1] in ("+", "-"):
+            at = product(at + 1)
+        return at
 
-    def test_json_schema(self):
-        for seed in range(8):
-            answer = self.generate(self.constrained(seed, json_schema=SCHEMA))
-            self.assertEqual(answer.finished.reason, common_pb2.FINISH_REASON_EOS)
-            self.assert_person(answer.text)
+    def factor(at):
+        if text[at:at + 1] == "(":
+            at = total(at + 1)
+            return at + 1 if at is not None and text[at:at + 1] == ")" else None
+        number = re.compile("0|[1-9][0-9]{0,2}").match(text, at)
+        return number.end() if number else None
 
-    def test_compact_json(self):
-        for seed in range(4):
-            answer = self.generate(self.constrained(
-                seed, json_schema=SCHEMA,
-                json=generate_pb2.JsonOptions(whitespace=generate_pb2.JSON_WHITESPACE_COMPACT)))
-            self.assert_person(answer.text)
-            self.assertEqual(answer.text, json.dumps(json.loads(answer.text), ensure_ascii=False,
-                                                     separators=(",", ":")))
+    return total(0) == len(text)
 
-    def test_scores_change_no_token(self):
-        # With scores every token is drawn; without them those that need no draw are not.
-        for seed in range(6):
-            asked = self.constrained(seed, json_schema=SCHEMA)
-            plain = self.generate(asked)
-            asked.output.top_logprobs = 2
-            scored = self.generate(asked)
-            self.assertEqual(scored.ids, plain.ids)
-            self.assertEqual(scored.text, plain.text)
-            self.assertTrue(all(token.HasField("logprob") for token in scored.tokens))
 
-    def test_other_kinds(self):
-        pattern = "(yes|no), [a-z]{3,8} and [0-9]+\\.[0-9]{2}"
-        text = self.generate(self.constrained(regex=pattern)).text
-        self.assertTrue(re.fullmatch(pattern, text), text)
-        choices = ["the sea", "the sea and the sky", "nothing"]
-        text = self.generate(
-            self.constrained(choices=generate_pb2.Choices(choices=choices))).text
-        self.assertIn(text, choices)
-        asked = self.constrained(grammar='root ::= "(" root ")" | "x"', max_new_tokens=600)
-        asked.sampling.frequency_penalty = 1  # or it opens brackets for ever
-        text = self.generate(asked).text
-        self.assertTrue(re.fullmatch(r"\(*x\)*", text), text)
-        self.assertEqual(text.count("("), text.count(")"))
-        answer = self.generate(self.constrained(json_object=True, max_new_tokens=900))
-        if answer.finished.reason == common_pb2.FINISH_REASON_EOS:
-            self.assertIsInstance(json.loads(answer.text), dict)
+class OutputTest(ServerTest):
+    FLAGS = ("--max_constraint_time=10s",)  # of a machine that is busy with other tests
+
+    def outputs(self, count, **constraint):
+        """Answers, each of a call with a seed of its own, at the same time."""
+        calls = [self.model.Generate(constrained(seed=seed, **constraint), timeout=60)
+                 for seed in range(count)]
+        return [Answer(list(call)) for call in calls]
+
+    def assert_ends(self, answers):
+        """Each ended or was cut; the texts of those that ended, one at least."""
+        for answer in answers:
+            self.assertIn(answer.finished.reason, (ENDED, CUT))
+        whole = [answer.text for answer in answers if answer.finished.reason == ENDED]
+        self.assertTrue(whole)
+        return whole
+
+    def test_regular_expressions(self):
+        for pattern in PATTERNS:
+            with self.subTest(pattern):
+                for text in self.assert_ends(self.outputs(12, regex=pattern)):
+                    self.assertTrue(re.fullmatch(pattern, text, re.ASCII), text)
+
+    def test_grammars(self):
+        ends = {self.tokenize(sign)[0]: 3.0 for sign in "=)"}
+        whole = self.assert_ends(self.outputs(24, grammar=ARITHMETIC,
+                                              sampling={"logit_bias": ends}))
+        for text in whole:
+            self.assertTrue(text.endswith("=") and reads_sum(text[:-1]), text)
+
+    def test_choices(self):
+        choices = ["good", "goodness", "", "\u65e5\u672c", "no, not at all", "no"]
+        whole = self.assert_ends(self.outputs(40, choices={"choices": choices}))
+        self.assertEqual(len(whole), 40)
+        self.assertLessEqual(set(whole), set(choices))
+        self.assertGreater(len(set(whole)), 1)
+
+    def test_choices_one_of_which_is_certain_end_by_themselves(self):
+        answer = self.generate(constrained(choices={"choices": ["the whole of this text"]}))
+        self.assertEqual((answer.text, answer.finished.reason), ("the whole of this text", ENDED))
+
+    def test_json_objects(self):
+        bias = {token: by for text, by in (('"', 5.0), ("}", 4.0), ("]", 4.0))
+                for token in self.tokenize(text)}
+        for options in ({}, {"whitespace": generate_pb2.JSON_WHITESPACE_COMPACT}):
+            answers = self.outputs(24, json_object=True, json=options,
+                                   sampling={"logit_bias": bias},
+                                   stopping={"max_new_tokens": 200})
+            for text in self.assert_ends(answers):
+                self.assertIsInstance(json.loads(text), dict)
+
+    def test_white_space_and_order(self):
+        schema = json.dumps({"type": "object", "properties": {
+            "b": {"const": "1"}, "a": {"const": ["2", "3"]}}, "required": ["a", "b"],
+            "additionalProperties": False})
+        compact = {"whitespace": generate_pb2.JSON_WHITESPACE_COMPACT}
+        any_order = compact | {"property_order": generate_pb2.JSON_PROPERTY_ORDER_ANY}
+        in_order = {answer.text for answer in self.outputs(20, json_schema=schema, json=compact)}
+        self.assertEqual(in_order, {'{"b":"1","a":["2","3"]}'})
+        mixed = {answer.text for answer in self.outputs(20, json_schema=schema, json=any_order)}
+        self.assertEqual(mixed, {'{"b":"1","a":["2","3"]}', '{"a":["2","3"],"b":"1"}'})
+        printed = self.assert_ends(self.outputs(20, json_schema=schema))
+        for text in printed:
+            self.assertEqual(json.loads(text), {"b": "1", "a": ["2", "3"]})
+            # A space, or a line and at most 8 blanks a level.
+            self.assertIsNone(re.search(r"[^\s]\s{2}(?<!\n.)|\n\s*\n|\n\s{17}", text), text)
 
     def test_structural_tags(self):
-        tag = generate_pb2.StructuralTag(triggers=["e"], regions=[
-            {"begin": "e=<", "regex": "[0-9]{3}", "end": ">"}])
-        asked = self.constrained(structural_tag=tag, max_new_tokens=60)
-        text = self.generate(asked).text
-        self.assertIn("e", text)
-        whole = text[:text.rindex("e")]
-        self.assertFalse(re.sub(r"e=<[0-9]{3}>", "", whole).count("e"), text)
+        called = 0
+        likely = {self.tokenize("<")[0]: 30.0}
+        for answer in self.outputs(24, structural_tag=TAG, sampling={"logit_bias": likely},
+                                   stopping={"max_new_tokens": 150}):
+            self.assertIn(answer.finished.reason, (ENDED, CUT))
+            text = answer.text
+            if answer.finished.reason == CUT and "<call" in text:
+                text = text[:text.rindex("<call")]
+            for part in text.replace("</call>", "\0").split("<")[1:]:
+                called += 1
+                arguments = re.match(r"call name=(sum|day)>(.*?)\0", part, re.S)
+                self.assertTrue(arguments, answer.text)
+                if arguments[1] == "day":
+                    self.assertRegex(arguments[2], r"^\d{4}-\d{2}-\d{2}$")
+                else:
+                    value = json.loads(arguments[2])
+                    self.assertEqual(list(value), ["a", "b"])
+                    self.assertTrue(value["a"] <= 99 and 0 <= value["b"] <= 99, value)
+        self.assertGreater(called, 5)
 
-    def test_every_output_is_constrained(self):
-        asked = self.constrained(json_schema=SCHEMA)
-        asked.sampling.num_sequences = 4
-        events = list(self.model.Generate(asked, timeout=60))
-        texts = {output_of(events, index).text for index in range(4)}
-        for text in texts:
-            self.assert_person(text)
-        self.assertGreater(len(texts), 1)
 
-    def test_ends(self):
-        choices = generate_pb2.Choices(choices=["the sea"])
-        asked = self.constrained(choices=choices)
-        self.assertEqual(self.generate(asked).finished.reason, common_pb2.FINISH_REASON_EOS)
-        asked.stopping.ignore_eos = True
-        answer = self.generate(asked)
-        self.assertEqual(answer.finished.reason, common_pb2.FINISH_REASON_CONSTRAINT_COMPLETE)
-        self.assertEqual(answer.text, "the sea")
-        asked.stopping.max_new_tokens = 1
-        self.assertEqual(self.generate(asked).finished.reason, common_pb2.FINISH_REASON_LENGTH)
-        asked = self.constrained(choices=choices)
-        asked.sampling.allowed_token_ids.extend(self.tokenize("xyz"))
-        answer = self.generate(asked)
-        self.assertEqual(answer.finished.reason, common_pb2.FINISH_REASON_CONSTRAINT)
-        self.assertEqual(answer.text, "")
-        asked = self.constrained(choices=choices)
-        asked.stopping.stop_strings.append(" s")
-        answer = self.generate(asked)
-        self.assertEqual((answer.text, answer.finished.stop_string), ("the", " s"))
+class CostTest(ServerTest):
 
-    def test_a_resumed_output_must_be_allowed(self):
-        asked = self.constrained(json_schema=SCHEMA)
-        whole = self.generate(asked)
-        asked.sampling.seed = whole.started.effective.seed
-        asked.resume.fingerprint = whole.started.fingerprint
-        asked.resume.generated_token_ids.extend(self.tokenize("[1]"))
-        error = self.assert_fails(grpc.StatusCode.INVALID_ARGUMENT,
-                                  lambda: self.model.Generate(asked, timeout=60))
-        violation, = details_of(error, error_details_pb2.BadRequest).field_violations
-        self.assertTrue(violation.field.startswith("resume.generated_token_ids["))
-
-    def test_documents_of_other_writers_are_continued_and_verified(self):
-        schema = json.dumps({"type": "object", "properties": {
-            "name": {"type": "string", "maxLength": 6}, "count": {"type": "integer", "maximum": 50},
-            "kind": {"enum": ["\u00e9t\u00e9", "hiver"]}},
-            "required": ["name", "count", "kind"], "additionalProperties": False})
-        any_escapes = generate_pb2.JsonOptions(escapes=generate_pb2.JSON_ESCAPES_ANY)
-        for text in (r'{"name": "\u00e9\u006e\/", "count": 4e1, "k', r'{"\u006eame": "", "count": 1.0',
-                     '{"name": "a", "count": -4.0E+01, "kind": "\\u00e9'):
-            for options, allowed in ((generate_pb2.JsonOptions(), False), (any_escapes, True)):
-                asked = self.constrained(json_schema=schema, json=options)
-                asked.resume.fingerprint = self.generate(asked).started.fingerprint
-                asked.resume.generated_token_ids.extend(self.tokenize(text))
-                if not allowed:
-                    self.assert_fails(grpc.StatusCode.INVALID_ARGUMENT,
-                                      lambda: self.model.Generate(asked, timeout=60))
-                    continue
-                document = json.loads(text + self.generate(asked).text)
-                self.assertIn(document["kind"], ("\u00e9t\u00e9", "hiver"))
-                self.assertEqual(document["count"], int(document["count"]))
-        for seed in range(6):
-            asked = self.constrained(seed, json_schema=schema, json=any_escapes)
-            answer = self.generate(asked)
-            self.assertLessEqual(len(json.loads(answer.text)["name"]), 6)
-            asked.sampling.seed = answer.started.effective.seed
-            response = self.model.Verify(verify_pb2.VerifyRequest(
-                request=asked, claimed_token_ids=answer.ids, fingerprint=answer.started.fingerprint))
-            self.assertTrue(response.verified, response)
+    def test_limits_are_named_and_other_streams_go_on(self):
+        other = self.model.Generate(constrained(max_new_tokens=400, json_object=True), timeout=60)
+        begun = next(other)
+        info = self.model.ModelInfo(model_info_pb2.ModelInfoRequest()).limits
+        costly = "^(" + "|".join(f".*{i}.{{40}}[^{i}]" for i in range(10)) + ")$"
+        for field, constraint, limit in (
+                ("json_schema", {"json_schema": json.dumps(
+                    {"description": "x" * info.max_constraint_bytes})},
+                 "1048576"),
+                ("regex", {"regex": "a" * 70_000}, "65536")):
+            with self.subTest(field):
+                asked = constrained(**constraint)
+                error = self.assert_fails(Code.RESOURCE_EXHAUSTED,
+                                          lambda: self.model.Generate(asked, timeout=60))
+                self.assertEqual(violated_fields(error), [field])
+                self.assertIn(limit, error.details())
+                detail = details_of(error, error_details_pb2.ErrorInfo)
+                self.assertEqual(detail.reason, "CONSTRAINT_TOO_LARGE")
+        # Too much work where its strings begin: refused by a machine that finds that out in time, else
+        # a dead end, soon.
+        hostile = json.dumps({"allOf": [{"type": "string"}] + [
+            {"pattern": costly + f"|{i}"} for i in range(400)]})
+        try:
+            answer = self.generate(constrained(json_schema=hostile))
+            self.assertEqual(answer.finished.reason, common_pb2.FINISH_REASON_CONSTRAINT)
+        except grpc.RpcError as error:
+            self.assertEqual(error.code(), Code.RESOURCE_EXHAUSTED, error.details())
+        self.assertIn(Answer([begun, *other]).finished.reason, (ENDED, CUT))
 
     def test_hostile_constraints_disturb_nobody(self):
         quiet = request(temperature=1, seed=5, max_new_tokens=200)
-        person = self.constrained(7, json_schema=SCHEMA)
+        person = constrained(400, 7, json_schema=PERSON)
         expected = self.generate(quiet).ids, self.generate(person).ids
-        hostile_ends = []
 
         def be_hostile(fields):
-            asked = self.constrained(max_new_tokens=30, **fields)
             try:
-                hostile_ends.append(self.generate(asked).finished.reason)
+                self.generate(constrained(30, **fields))
+                return Code.OK
             except grpc.RpcError as error:
-                hostile_ends.append(error.code())
-        threads = [threading.Thread(target=be_hostile, args=(fields,)) for fields in HOSTILE]
-        for thread in threads:
-            thread.start()
-        self.assertEqual((self.generate(quiet).ids, self.generate(person).ids), expected)
-        for thread in threads:
-            thread.join(60)
-            self.assertFalse(thread.is_alive())
-        self.assertEqual(len(hostile_ends), len(HOSTILE))
-        refusals = {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED}
-        for end in hostile_ends:
-            if isinstance(end, grpc.StatusCode):
-                self.assertIn(end, refusals)
-        self.assertEqual((self.generate(quiet).ids, self.generate(person).ids), expected)
+                return error.code()
 
-    def test_cancelled_and_expired_calls_end(self):
-        asked = self.constrained(json_schema=SCHEMA)
-        calls = [self.model.Generate(asked, timeout=60) for _ in range(20)]
-        for call in calls[::2]:
-            call.cancel()
-        for call in calls[1::2]:
-            self.assert_person(Answer(list(call)).text)
-        self.assert_fails(grpc.StatusCode.DEADLINE_EXCEEDED,
-                          lambda: self.model.Generate(self.constrained(
-                              json_schema=json.dumps({"type": "string", "minLength": 9000})),
-                              timeout=0.02))
+        with concurrent.futures.ThreadPoolExecutor(len(HOSTILE)) as pool:
+            ends = pool.map(be_hostile, HOSTILE)
+            self.assertEqual((self.generate(quiet).ids, self.generate(person).ids), expected)
+            self.assertLessEqual(set(ends), {Code.OK, Code.INVALID_ARGUMENT, Code.RESOURCE_EXHAUSTED})
+        self.assertEqual((self.generate(quiet).ids, self.generate(person).ids), expected)
 
 
 if __name__ == "__main__":

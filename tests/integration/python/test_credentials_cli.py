@@ -10,6 +10,7 @@ import unittest
 
 import grpc
 
+from certificates import Authority
 from tlm_server import BIN_DIR
 
 from grpc.health.v1 import health_pb2, health_pb2_grpc
@@ -18,25 +19,15 @@ from tlm.v1 import (admin_pb2, admin_pb2_grpc, language_model_pb2_grpc, model_in
 KEY = "tlm_0123abcd_not-to-be-shown"
 
 
-def openssl(*args):
-    subprocess.run(["openssl", *args], check=True, capture_output=True, timeout=60)
-
-
 def make_certificates(directory):
     """An authority, and a server and a client it vouches for; another authority."""
-    for authority in ("ca", "other"):
-        openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-                "-nodes", "-days", "2", "-subj", f"/CN={authority}",
-                "-keyout", f"{directory}/{authority}.key", "-out", f"{directory}/{authority}.pem")
+    authority = Authority(directory / "authority")
+    (directory / "ca.pem").write_bytes(authority.pem)
+    (directory / "other.pem").write_bytes(Authority(directory / "strangers").pem)
     for name in ("server", "client"):
-        extensions = directory / f"{name}.ext"
-        extensions.write_text("subjectAltName=DNS:tlm.test,IP:127.0.0.1\n", encoding="utf-8")
-        openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-                "-subj", f"/CN={name}", "-keyout", f"{directory}/{name}.key",
-                "-out", f"{directory}/{name}.csr")
-        openssl("x509", "-req", "-in", f"{directory}/{name}.csr", "-CA", f"{directory}/ca.pem",
-                "-CAkey", f"{directory}/ca.key", "-CAcreateserial", "-days", "2",
-                "-extfile", str(extensions), "-out", f"{directory}/{name}.pem")
+        issued = authority.issue(f"/CN={name}", "DNS:tlm.test,IP:127.0.0.1")
+        (directory / f"{name}.pem").write_bytes(issued.pem)
+        (directory / f"{name}.key").write_bytes(issued.key_pem)
 
 
 class Services(admin_pb2_grpc.AdminServicer, language_model_pb2_grpc.LanguageModelServicer,
@@ -171,57 +162,6 @@ class CredentialsCliTest(unittest.TestCase):
                 error, told = err.splitlines()
                 self.assertIn("UNAVAILABLE", error)
                 self.assertIn(hint, told)
-
-    def test_health_tells_by_its_status(self):
-        out, _ = self.tlm("health", f"--target={self.tls}", self.trust, "--service=asleep",
-                          status=1)
-        self.assertEqual(out, "NOT_SERVING\n")
-        self.tlm("health", "--target=127.0.0.1:1", status=1)
-        self.tlm("health", "too", "many", status=2)
-
-    def test_files_that_cannot_be_read_are_named(self):
-        for flag in ("--ca_file", "--api_key_file"):
-            for command in (("health",), ("admin", "load", f"--admin_target={self.tls}"),
-                            ("top", "--once", f"--admin_target={self.tls}")):
-                _, err = self.tlm(*command, f"{flag}=/nonexistent/file", status=1)
-                self.assertIn("/nonexistent/file", err)
-
-    def test_files_that_cannot_be_used_are_named(self):
-        identity = f"--client_cert={self.path('client.pem')}"
-        for flags, message in (((f"--ca_file={self.path('ca.key')}",),
-                                "ca.key: holds no certificate in PEM"),
-                               ((self.trust, identity, f"--client_key={self.path('server.key')}"),
-                                "server.key: is not the key of the first certificate in")):
-            for command in (("health",), ("admin", "load", f"--admin_target={self.mtls}"),
-                            ("top", "--once", f"--admin_target={self.mtls}")):
-                _, err = self.tlm(*command, *flags, status=1)
-                self.assertIn(message, err)
-                self.assertEqual(len(err.splitlines()), 1, err)
-
-    def test_a_key_file_open_to_all_is_warned_of(self):
-        file = self.path("open-key")
-        file.write_text(KEY, encoding="utf-8")
-        file.chmod(0o644)
-        out, err = self.tlm("info", f"--target={self.tls}", self.trust, f"--api_key_file={file}")
-        self.assertIn("guarded", out)
-        self.assertEqual(len(err.splitlines()), 1, err)
-        self.assertIn("0644", err)
-
-    def test_a_key_file_with_more_than_a_key_is_refused(self):
-        file = self.path("two-keys")
-        file.write_text(f"{KEY}\n{KEY}\n", encoding="utf-8")
-        file.chmod(0o600)
-        _, err = self.tlm("info", f"--target={self.tls}", self.trust, f"--api_key_file={file}",
-                          status=1)
-        self.assertIn("more than one word", err)
-
-    def test_a_key_never_leaves_the_host_in_plain_text(self):
-        _, err = self.tlm("info", "--target=example.invalid:50051", self.key, status=1)
-        self.assertIn("unencrypted", err)
-        _, err = self.tlm("admin", "load", "--admin_target=example.invalid:50061", self.key,
-                          status=1)
-        self.assertIn("unencrypted", err)
-        self.assertIn("guarded", self.tlm("info", f"--target={self.plain}", self.key)[0])
 
 
 if __name__ == "__main__":

@@ -1,8 +1,6 @@
 """The CUDA backend behind the real border, on an emulated GPU
 (tests/support/cuda_modules), against the CPU backend."""
 
-import array
-import math
 import os
 import pathlib
 import tempfile
@@ -10,10 +8,11 @@ import unittest
 
 import quantised_checkpoint
 from observed_server import ObservedServer
+import support
 from support import Answer, request
 from tlm_server import DEMO_MODEL, TlmServer
 
-from tlm.v1 import common_pb2, forward_pb2, model_info_pb2
+from tlm.v1 import model_info_pb2, tokenize_pb2
 
 MODULES = pathlib.Path(os.environ["TLM_CUDA_MODULES"])
 PROMPTS = ["In the evening", "It was", "She looked at him for a long time and then"]
@@ -29,27 +28,12 @@ def emulated(*flags, server=TlmServer, libraries=("driver",), **environment):
                   "--max_running_requests=4", *flags, environment=environment)
 
 
-def logits(server, ids=None):
-    """{(prompt, position): values} of all positions."""
-    rows = {}
-    asked = forward_pb2.ForwardRequest(prompts=PROMPTS, all=True)
-    if ids:
-        asked = forward_pb2.ForwardRequest(sequences=[common_pb2.TokenIds(ids=ids)], all=True)
-    for message in server.model.Forward(asked, timeout=120):
-        if message.HasField("header"):
-            width = message.header.row_width
-        for i in range(message.rows.row_count):
-            rows[message.rows.sequence_index, message.rows.first_position + i] = \
-                array.array("f", message.rows.data[4 * i * width:4 * (i + 1) * width])
-    return rows
-
-
-def distance(actual, expected):
-    """Relative L2."""
-    pairs = [(a, e) for place, row in expected.items()
-             for a, e in zip(actual[place], row, strict=True)]
-    return math.sqrt(math.fsum((a - e) ** 2 for a, e in pairs)
-                     / math.fsum(e * e for _, e in pairs))
+def rows_of(server, ids=None):
+    """The logits of these ids, or of PROMPTS."""
+    tokenize = server.model.Tokenize
+    sequences = [ids] if ids else [
+        list(tokenize(tokenize_pb2.TokenizeRequest(text=text)).token_ids) for text in PROMPTS]
+    return support.logits(server.model, sequences)
 
 
 def memory_of(server):
@@ -113,19 +97,16 @@ class CudaTest(unittest.TestCase):
     def test_memory_parts_sum_to_the_total(self):
         tokens(self.cuda, seed=1, max_new_tokens=2)
         memory = memory_of(self.cuda)
-        parts = (sum(weights.bytes for weights in memory.weights)
-                 + memory.kv_blocks_total * memory.kv_block_tokens * memory.kv_bytes_per_token
-                 + memory.activation_arena + memory.logits_workspace + memory.graph_pool
-                 + memory.runtime_reserved)
-        self.assertEqual(parts, memory.allocated_total)
+        self.assertEqual(support.parts_of(memory), memory.allocated_total)
         self.assertLess(memory.allocated_total, 0.9 * memory.device_total)
 
     def test_logits_are_those_of_the_cpu(self):
-        cuda, cpu = logits(self.cuda), logits(self.cpu)
-        self.assertEqual(cuda.keys(), cpu.keys())
-        for place, row in cpu.items():
-            worst = max(abs(a - b) for a, b in zip(row, cuda[place]))
-            self.assertLess(worst, TOLERANCE, place)
+        self.assert_close(rows_of(self.cuda), rows_of(self.cpu))
+
+    def assert_close(self, actual, expected):
+        for rows, others in zip(actual, expected, strict=True):
+            for row, other in zip(rows, others, strict=True):
+                self.assertLess(max(abs(a - b) for a, b in zip(row, other, strict=True)), TOLERANCE)
 
     def test_a_stream_is_the_same_without_graphs_overlap_and_large_steps(self):
         asked = dict(seed=7, max_new_tokens=12)
@@ -136,15 +117,15 @@ class CudaTest(unittest.TestCase):
     def test_weights_are_quantised_at_start(self):
         with emulated("--weights=int4", "--max_batch_tokens=64") as quantised:
             memory = memory_of(quantised)
-            rows = logits(quantised)
+            rows = rows_of(quantised)
             asked = dict(seed=7, max_new_tokens=8)
             streams = {tuple(tokens(quantised, **asked)) for _ in range(2)}
         self.assertEqual(len(streams), 1)
         stored = {weights.type for weights in memory.weights}
         self.assertTrue({"I4_G32", "I8_G256"} <= stored, stored)
         with TlmServer("--backend=cpu", "--weights=int4") as on_cpu:
-            expected = logits(on_cpu)  # of the same integers, activations in 8 bits
-        self.assertLess(distance(rows, expected), 0.05)
+            expected = rows_of(on_cpu)  # of the same integers, activations in 8 bits
+        self.assertLess(support.distance(rows, expected), 0.05)
 
     def test_quantised_checkpoints_keep_their_blocks(self):
         for name, blocks in (("awq", "I4_G"), ("gptq, act-order", "I4_G"),
@@ -155,26 +136,21 @@ class CudaTest(unittest.TestCase):
                 pair.save(pathlib.Path(folder))
                 asked = dict(ids=[(17 * i + 5) % 96 for i in range(75)])
                 with TlmServer("--backend=cpu", f"--model={folder}", "--weights=float32") as exact:
-                    expected = logits(exact, **asked)
+                    expected = rows_of(exact, **asked)
                 with emulated(f"--model={folder}", "--max_batch_tokens=64") as quantised:
-                    self.assertLess(distance(logits(quantised, **asked), expected), 0.03)
+                    self.assertLess(support.distance(rows_of(quantised, **asked), expected), 0.03)
                     memory = memory_of(quantised)
                 stored = {weights.type for weights in memory.weights}
                 self.assertTrue(any(kind.startswith(blocks) for kind in stored), stored)
                 with emulated(f"--model={folder}", "--weights=float32") as floats:
-                    self.assertLess(distance(logits(floats, **asked), expected), 1e-4)
+                    self.assertLess(support.distance(rows_of(floats, **asked), expected), 1e-4)
 
     def test_keys_and_values_of_8_bits_are_those_of_the_cpu(self):
         flag = "--kv_cache_dtype=fp8"
         with emulated(flag, "--max_batch_tokens=64") as cuda, TlmServer("--backend=cpu", flag) as cpu:
-            found, expected = logits(cuda), logits(cpu)
-            self.assertEqual(found.keys(), expected.keys())
-            for place, row in expected.items():
-                worst = max(abs(a - b) for a, b in zip(row, found[place]))
-                self.assertLess(worst, TOLERANCE, place)
-            bytes_per_token = [
-                server.model.ModelInfo(model_info_pb2.ModelInfoRequest()).memory.kv_bytes_per_token
-                for server in (cuda, cpu, self.cuda)]
+            self.assert_close(rows_of(cuda), rows_of(cpu))
+            bytes_per_token = [memory_of(server).kv_bytes_per_token
+                               for server in (cuda, cpu, self.cuda)]
             self.assertEqual(*bytes_per_token[:2])
             self.assertLess(bytes_per_token[0], 0.6 * bytes_per_token[2])
             asked = dict(seed=7, max_new_tokens=12)

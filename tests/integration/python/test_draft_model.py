@@ -7,7 +7,7 @@ import unittest
 
 from tlm_server import DEMO_MODEL, TlmServer, free_flags, run_server  # makes the stubs importable
 
-from support import output_of, request
+from support import output_of, parts_of, request
 
 from tlm.v1 import model_info_pb2
 
@@ -45,9 +45,7 @@ class DraftModelTest(unittest.TestCase):
         self.assertGreater(memory.draft_model, weights + cache)
         self.assertLess(memory.draft_model, weights + cache + memory.activation_arena
                         + memory.logits_workspace + memory.runtime_reserved + 1)
-        self.assertEqual(memory.allocated_total,
-                         weights + cache + memory.activation_arena + memory.logits_workspace
-                         + memory.graph_pool + memory.runtime_reserved + memory.draft_model)
+        self.assertEqual(memory.allocated_total, parts_of(memory))
 
     def test_unsuitable_ones_are_refused_at_once(self):
         with tempfile.TemporaryDirectory(prefix="tlm-test-") as folder:

@@ -2,14 +2,14 @@
 beside an implementation that shares nothing with the server."""
 
 import pathlib
-import struct
 import tempfile
 import unittest
 
 import float64_model
-from tlm_server import TlmServer  # first: it makes the stubs importable
+from support import logits
+from tlm_server import TlmServer
 
-from tlm.v1 import common_pb2, forward_pb2, model_info_pb2
+from tlm.v1 import model_info_pb2
 
 SHAPE = {"vocab_size": 61, "context_length": 96, "d_model": 24, "num_layers": 2, "num_heads": 4,
          "d_ff": 37}
@@ -49,18 +49,6 @@ def generic(config):
     return {"model_type": "transformer_lm", **SHAPE, **config}
 
 
-def served_logits(server, ids):
-    request = forward_pb2.ForwardRequest(sequences=[common_pb2.TokenIds(ids=ids)], all=True)
-    rows, width = [], 0
-    for response in server.model.Forward(request, timeout=60):
-        if response.HasField("header"):
-            width = response.header.vocab_size
-        data = response.rows.data
-        for offset in range(0, len(data), 4 * width or 1):
-            rows.append(struct.unpack_from(f"<{width}f", data, offset))
-    return rows
-
-
 class FamiliesTest(unittest.TestCase):
 
     def check(self, config, prefix=""):
@@ -71,7 +59,7 @@ class FamiliesTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as name:
             float64_model.save(pathlib.Path(name), config, tensors, prefix)
             with TlmServer(f"--model={name}") as server:
-                actual = served_logits(server, ids)
+                actual, = logits(server.model, [ids])
                 info = server.model.ModelInfo(model_info_pb2.ModelInfoRequest())
         values = [value for row in expected for value in row]
         spread = max(values) - min(values)

@@ -131,7 +131,6 @@ class ModelFilesTest(FolderTest):
         write_zeros(self.folder, SMALL | {"torch_dtype": "float7"})
         self.assert_refused("config.json", "torch_dtype is 'float7'")
 
-
     def test_a_line_is_utf_8_whatever_a_file_or_a_flag_holds(self):
         bad = b"\xffz\xc3\x1b[31m\x9b\n\xe6\xbc\xa2"
         shown = "\ufffdz\ufffd?[31m\ufffd"  # then a ? or a space, and the character

@@ -1,38 +1,19 @@
-"""Starting and stopping the server."""
+"""Signals beside those of tests/integration/cpp/lifecycle_test.cc."""
 
-import concurrent.futures
 import contextlib
 import pathlib
 import signal
 import struct
-import tempfile
 import unittest
 
 import grpc
 
 import http2
 from secure_server import eventually
-from support import Answer, request
-from tlm_server import DEMO_MODEL, TlmServer, run_server
+from support import request
+from tlm_server import TlmServer
 
-from grpc.health.v1 import health_pb2
-from tlm.v1 import common_pb2, forward_pb2
-
-STREAMS = 6
-
-
-def start_streams(server, max_new_tokens):
-    """Streams that have each delivered their first tokens, with the events so far."""
-    streams = []
-    for seed in range(STREAMS):
-        call = server.model.Generate(request(seed=seed, max_new_tokens=max_new_tokens), timeout=60)
-        events = []
-        for event in call:
-            events.append(event)
-            if event.HasField("tokens"):
-                break
-        streams.append((call, events))
-    return streams
+from tlm.v1 import forward_pb2
 
 
 def stuck_connections(server):
@@ -44,32 +25,7 @@ def stuck_connections(server):
                for row in rows)
 
 
-class DrainTest(unittest.TestCase):
-
-    def test_termination_lets_running_streams_finish(self):
-        with TlmServer() as server:
-            watch = server.health.Watch(health_pb2.HealthCheckRequest(), timeout=60)
-            self.assertEqual(next(watch).status, health_pb2.HealthCheckResponse.SERVING)
-            streams = start_streams(server, max_new_tokens=200)
-            server.terminate()
-            self.assertEqual(next(watch).status, health_pb2.HealthCheckResponse.NOT_SERVING)
-            with concurrent.futures.ThreadPoolExecutor(STREAMS) as pool:
-                rest = list(pool.map(lambda stream: list(stream[0]), streams))
-            for (_, events), more in zip(streams, rest):
-                answer = Answer(events + more)
-                self.assertEqual(len(answer.ids), 200)
-                self.assertEqual(answer.finished.reason, common_pb2.FINISH_REASON_LENGTH)
-            self.assertEqual(server.wait(), 0, server.log())
-
-    def test_drain_timeout_ends_what_still_runs(self):
-        with TlmServer("--drain_timeout=10ms") as server:
-            streams = start_streams(server, max_new_tokens=900)
-            server.terminate()
-            for call, _ in streams:
-                with self.assertRaises(grpc.RpcError) as caught:
-                    list(call)
-                self.assertEqual(caught.exception.code(), grpc.StatusCode.UNAVAILABLE)
-            self.assertEqual(server.wait(), 0, server.log())
+class SignalTest(unittest.TestCase):
 
     def test_a_second_signal_ends_clients_that_do_not_read_as_well_as_those_that_do(self):
         with TlmServer("--drain_timeout=1h", "--withdrawal_grace=1h") as server, \
@@ -100,50 +56,13 @@ class DrainTest(unittest.TestCase):
             self.assertEqual(caught.exception.code(), grpc.StatusCode.UNAVAILABLE)
             self.assertEqual(server.wait(), 0, server.log())
 
-    def test_idle_server_ends_at_once(self):
-        with TlmServer() as server:
-            server.terminate()
-            self.assertEqual(server.wait(), 0, server.log())
-
     def test_without_a_terminal_a_hangup_ends_nothing(self):
         with TlmServer(terminal=False) as server:
             server.signal(signal.SIGHUP)
-            for call, _ in start_streams(server, 8):
-                list(call)
+            list(server.model.Generate(request(max_new_tokens=8), timeout=60))
             self.assertIn("SIGHUP", server.log())
             server.terminate()
             self.assertEqual(server.wait(), 0, server.log())
-
-
-class StartTest(unittest.TestCase):
-
-    def test_missing_model_is_named(self):
-        status, output = run_server("--model=/nonexistent/model", "--port=0")
-        self.assertEqual(status, 1)
-        self.assertIn("/nonexistent/model", output)
-
-    def test_empty_directory_is_no_model(self):
-        with tempfile.TemporaryDirectory() as directory:
-            status, output = run_server(f"--model={directory}", "--port=0")
-        self.assertEqual(status, 1)
-        self.assertIn("config.json", output)
-
-    def test_wrong_command_lines_are_refused(self):
-        for flags in ([], [f"--model={DEMO_MODEL}", "--port=99999"],
-                      [f"--model={DEMO_MODEL}", "--no_such_flag=1"],
-                      # As an unset variable leaves it; it must not turn authentication off.
-                      [f"--model={DEMO_MODEL}", "--port=0", "--api_keys="],
-                      [f"--model={DEMO_MODEL}", "--port=0", "--tls_client_ca="]):
-            with self.subTest(flags):
-                status, output = run_server(*flags)
-                self.assertEqual(status, 2, output)
-
-    def test_port_in_use_is_refused(self):
-        with TlmServer() as server:
-            port = server.target.rpartition(":")[2]
-            status, output = run_server(f"--model={DEMO_MODEL}", f"--port={port}")
-            self.assertEqual(status, 1)
-            self.assertIn(port, output)
 
 
 if __name__ == "__main__":

@@ -12,16 +12,14 @@ from tlm.v1 import model_info_pb2
 TOKENS = 12
 
 
-def text_request(model="", text=support.PROMPT, **parameters):
+def text_request(model=""):
     """A greedy ModelInferRequest of a text."""
     request = oip.ModelInferRequest(model_name=model)
     tensor = request.inputs.add(name="text_input", datatype="BYTES", shape=[1])
-    tensor.contents.bytes_contents.append(text.encode())
+    tensor.contents.bytes_contents.append(support.PROMPT.encode())
     request.parameters["max_tokens"].int64_param = TOKENS
     request.parameters["temperature"].double_param = 0
     request.parameters["ignore_eos"].bool_param = True
-    for name, value in parameters.items():
-        request.parameters[name].double_param = value
     return request
 
 
@@ -77,45 +75,6 @@ class OipTest(support.ServerTest):
         raw = response.raw_output_contents[0]
         got = [int.from_bytes(raw[i:i + 4], "little") for i in range(0, len(raw), 4)]
         self.assertEqual(got, list(expected.outputs[1].contents.int_contents))
-
-    def test_refuses_as_generate_does(self):
-        error = self.assert_fails(grpc.StatusCode.INVALID_ARGUMENT,
-                                  lambda: self.oip.ModelInfer(text_request(top_p=2)))
-        self.assertEqual(support.violated_fields(error), ["sampling.top_p"])
-        self.assert_fails(grpc.StatusCode.NOT_FOUND,
-                          lambda: self.oip.ModelInfer(text_request("another")))
-        long = text_request(text="word " * 100_000)
-        self.assert_fails(grpc.StatusCode.INVALID_ARGUMENT, lambda: self.oip.ModelInfer(long))
-
-    def test_names_a_call_that_is_not_served(self):
-        call = self.server.channel.unary_unary("/inference.GRPCInferenceService/ModelConfig")
-        error = self.assert_fails(grpc.StatusCode.UNIMPLEMENTED, lambda: call(b""))
-        self.assertRegex(error.details(), "ModelConfig is not served: with --facades=oip .* ModelInfer")
-
-    def test_cancelled_calls_free_their_id(self):
-        request = text_request()
-        request.id = "cancelled"
-        request.parameters["max_tokens"].int64_param = 900
-        call = self.oip.ModelInfer.future(request)
-        call.cancel()
-        request.parameters["max_tokens"].int64_param = 1
-        for _ in range(100):
-            try:
-                response = self.oip.ModelInfer(request, timeout=60)
-                break
-            except grpc.RpcError as error:
-                # The server may hear of the cancellation after the second call.
-                self.assertEqual(error.code(), grpc.StatusCode.ALREADY_EXISTS)
-        self.assertEqual(response.id, "cancelled")
-
-
-class WithoutTheFlagTest(support.ServerTest):
-    def test_the_protocol_is_off(self):
-        stub = open_inference_pb2_grpc.GRPCInferenceServiceStub(self.server.channel)
-        error = self.assert_fails(grpc.StatusCode.UNIMPLEMENTED,
-                                  lambda: stub.ServerLive(oip.ServerLiveRequest()))
-        self.assertIn("ServerLive is not served: ", error.details())
-        self.assertIn("--facades=oip", error.details())
 
 
 if __name__ == "__main__":

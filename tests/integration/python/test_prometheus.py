@@ -5,7 +5,6 @@ import json
 import pathlib
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ if not (shutil.which("prometheus") and shutil.which("promtool")):
 import grpc
 
 from observed_server import ObservedServer
+from server_process import free_port
 from support import request
 from tlm_server import SOURCE_DIR
 
@@ -46,12 +46,6 @@ def promtool(*arguments, text=None):
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60,
                             check=False)
     return result.returncode, result.stdout
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class FilesTest(unittest.TestCase):

@@ -1,15 +1,14 @@
 """Checkpoints of AWQ, GPTQ and compressed-tensors, served beside the same weights as float32."""
 
 import json
-import math
 import pathlib
-import struct
 import subprocess
 import tempfile
 import unittest
 
 import quantised_checkpoint
-from tlm_server import BIN_DIR, TlmServer  # makes the stubs importable
+from support import distance, logits
+from tlm_server import BIN_DIR, TlmServer
 
 import gguf_writer
 from tlm.v1 import common_pb2, forward_pb2, model_info_pb2
@@ -18,23 +17,8 @@ TOKENS = 75  # more than a block of the KV cache
 IDS = [(17 * i + 5) % quantised_checkpoint.SHAPE["vocab_size"] for i in range(TOKENS)]
 
 
-def logits(server):
-    request = forward_pb2.ForwardRequest(sequences=[common_pb2.TokenIds(ids=IDS)], all=True)
-    values = []
-    for response in server.model.Forward(request, timeout=60):
-        data = response.rows.data
-        values += struct.unpack(f"<{len(data) // 4}f", data)
-    return values
-
-
 def info_of(server):
     return server.model.ModelInfo(model_info_pb2.ModelInfoRequest(include_tensors=True))
-
-
-def distance(actual, expected):
-    """Relative L2."""
-    error = math.fsum((a - e) ** 2 for a, e in zip(actual, expected, strict=True))
-    return math.sqrt(error / math.fsum(e * e for e in expected))
 
 
 class QuantisedTest(unittest.TestCase):
@@ -48,13 +32,13 @@ class QuantisedTest(unittest.TestCase):
             pair.save(quantised)
             pair.save_floats(floats)
             with TlmServer(f"--model={floats}", "--weights=float32") as server:
-                expected = logits(server)
+                expected = logits(server.model, [IDS])
                 parameters = info_of(server).parameters
             with TlmServer(f"--model={quantised}", "--weights=float32") as server:
-                self.assertLess(distance(logits(server), expected), 1e-5)
+                self.assertLess(distance(logits(server.model, [IDS]), expected), 1e-5)
                 info = info_of(server)
             with TlmServer(f"--model={quantised}") as server:
-                self.assertLess(distance(logits(server), expected), 0.2)  # 8-bit activations
+                self.assertLess(distance(logits(server.model, [IDS]), expected), 0.2)  # 8-bit activations
                 self.assertNotEqual(info_of(server).determinism.fingerprint,
                                     info.determinism.fingerprint)
             described = json.loads(subprocess.run(

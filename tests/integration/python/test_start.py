@@ -13,7 +13,7 @@ import urllib.request
 
 import grpc
 
-from server_process import ServerProcess
+from server_process import ServerProcess, free_port
 from support import details_of, request
 from tlm_server import BIN_DIR, DEMO_MODEL, TlmServer, run_server
 
@@ -23,12 +23,6 @@ from tlm.v1 import (admin_pb2, admin_pb2_grpc, forward_pb2, language_model_pb2_g
                     model_info_pb2, score_pb2, verify_pb2)
 
 LIMIT_SECONDS = 60
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def http_status(port, path):

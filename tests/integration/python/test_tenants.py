@@ -1,6 +1,5 @@
 """Tenants: what they cannot see of each other, and their limits."""
 
-import concurrent.futures
 import pathlib
 import random
 import statistics
@@ -16,7 +15,7 @@ from test_connections import Watched
 from tlm_server import SANITIZED
 
 from google.rpc import error_details_pb2
-from tlm.v1 import admin_pb2, forward_pb2, model_info_pb2, score_pb2, tokenize_pb2
+from tlm.v1 import admin_pb2, model_info_pb2, tokenize_pb2
 
 BLOCK = 64  # tokens
 EXHAUSTED = grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -87,58 +86,6 @@ class IsolationTest(TenantTest):
             self.assertEqual(again.summary.usage.cached_prompt_tokens, 4 * BLOCK)
             self.assertEqual(again.ids, first.ids)
         self.assertEqual(apart.ids, first.ids)
-
-    def test_score_and_forward_are_apart_too(self):
-        one, other, third = (self.tenant(name) for name in ("one-b", "other-b", "third-b"))
-        ids = self.ids(3 * BLOCK)
-        self.generate(one, request_of_ids(ids, max_new_tokens=1))
-        score = score_pb2.ScoreRequest(prompt_token_ids={"ids": ids},
-                                       continuations=[{"token_ids": {"ids": [5, 6]}}])
-        forward = forward_pb2.ForwardRequest(sequences=[{"ids": ids}])
-        for key, cached in ((other, False), (one, True)):
-            *_, last = self.server.model.Forward(forward, metadata=bearer(key), timeout=60)
-            self.assertEqual(last.summary.usage.cached_prompt_tokens > 0, cached)
-        for key, cached in ((third, False), (one, True)):
-            answer = self.server.model.Score(score, metadata=bearer(key), timeout=60)
-            self.assertEqual(answer.usage.cached_prompt_tokens > 0, cached)
-
-    def test_request_ids_of_others_are_free(self):
-        one, other = self.tenant("one-c"), self.tenant("other-c")
-        asked = request(max_new_tokens=900)
-        asked.request_id = "mine"
-        running = self.server.model.Generate(asked, metadata=bearer(one), timeout=60)
-        next(running)
-        self.assertEqual(code_of(lambda: self.server.model.Generate(
-            asked, metadata=bearer(one), timeout=60)), grpc.StatusCode.ALREADY_EXISTS)
-        theirs = self.server.model.Generate(asked, metadata=bearer(other), timeout=60)
-        next(theirs)
-        running.cancel()
-        theirs.cancel()
-
-    def abort(self, **fields):
-        return self.server.admin.Abort(admin_pb2.AbortRequest(**fields),
-                                       metadata=bearer(self.admin_key), timeout=20)
-
-    def test_an_administrator_ends_calls_by_name_and_tenant(self):
-        keys = {name: self.tenant(name) for name in ("one-d", "other-d", "third-d")}
-        asked = request(max_new_tokens=900)
-        asked.request_id = "job"
-        running = {}
-        for name, key in keys.items():
-            running[name] = self.server.model.Generate(asked, metadata=bearer(key), timeout=60)
-            next(running[name])
-        result = self.abort(request_ids=["job"], tenant="one-d")
-        self.assertEqual((list(result.aborted), result.aborted_total), (["job"], 1))
-        self.assertEqual(code_of(lambda: running["one-d"]), grpc.StatusCode.ABORTED)
-        result = self.abort(request_ids=["job"], tenant="one-d")
-        self.assertEqual((list(result.not_found), result.aborted_total), (["job"], 0))
-        self.assertEqual(self.abort(all=True, tenant="unknown").aborted_total, 0)
-        self.assertEqual(self.abort(all=True, tenant="").aborted_total, 0)
-        # By its name alone: of every tenant, and every call counts.
-        result = self.abort(request_ids=["job"])
-        self.assertEqual((list(result.aborted), result.aborted_total), (["job"], 2))
-        for name in ("other-d", "third-d"):
-            self.assertEqual(code_of(lambda: running[name]), grpc.StatusCode.ABORTED)  # pylint: disable=cell-var-from-loop
 
 
 class LongTextsTest(TenantTest):
@@ -219,42 +166,6 @@ class LimitTest(TenantTest):
         self.keys("limits", "--tenant=few", "--requests_per_minute=none")
         self.assertTrue(eventually(lambda: code_of(lambda: ask(limited)) == OK))
 
-    def test_tokens_per_minute(self):
-        key = self.tenant("short", tokens_per_minute=600)
-        asked = request_of_ids(self.ids(50), max_new_tokens=250)
-        self.generate(key, asked)  # 300
-        self.generate(key, asked)  # 600
-        message, seconds = self.refused(
-            lambda: self.server.model.Generate(asked, metadata=bearer(key), timeout=60))
-        self.assertIn("600 tokens per minute", message)
-        # 50 tokens come back in 5 seconds; some time has passed.
-        self.assertLessEqual(seconds, 5)
-        self.assertGreater(seconds, 0)
-
-    def test_a_debt_is_paid_before_the_next_request(self):
-        key = self.tenant("deep", tokens_per_minute=60)
-        self.generate(key, request_of_ids(self.ids(50), max_new_tokens=130))  # 180
-        _, seconds = self.refused(lambda: self.server.model.Generate(
-            request_of_ids(self.ids(1), max_new_tokens=1), metadata=bearer(key), timeout=60))
-        self.assertGreater(seconds, 90)
-        self.assertLessEqual(seconds, 121)
-
-    def test_requests_at_once(self):
-        key = self.tenant("narrow", max_concurrent_requests=2)
-
-        def ask(count=900):
-            return self.server.model.Generate(request(max_new_tokens=count), metadata=bearer(key),
-                                              timeout=60)
-
-        running = [ask(), ask()]
-        for stream in running:
-            next(stream)
-        message, _ = self.refused(ask)
-        self.assertIn("2 requests at once", message)
-        running[0].cancel()
-        self.assertTrue(eventually(lambda: code_of(lambda: ask(1)) == OK))
-        running[1].cancel()
-
     def test_what_is_read_is_a_request_whatever_becomes_of_it(self):
         key = self.tenant("careless", requests_per_minute=5)
 
@@ -281,70 +192,3 @@ class LimitTest(TenantTest):
         # Metadata calls are free: a tenant over its limit can still read the limit.
         self.server.model.ModelInfo(model_info_pb2.ModelInfoRequest(), metadata=bearer(key),
                                     timeout=20)
-
-    def test_no_tenant_puts_itself_ahead_of_others(self):
-        key = self.tenant("pushy")
-
-        def ask(priority):
-            asked = request(max_new_tokens=1)
-            asked.scheduling.priority = priority
-            return self.server.model.Generate(asked, metadata=bearer(key), timeout=60)
-
-        for priority in (0, -1, -100):
-            self.assertEqual(code_of(lambda: ask(priority)), OK)  # pylint: disable=cell-var-from-loop
-        with self.assertRaises(grpc.RpcError) as caught:
-            list(ask(1))
-        self.assertEqual(caught.exception.code(), grpc.StatusCode.PERMISSION_DENIED)
-        self.assertIn("priority is 1, the limit of this tenant is 0", caught.exception.details())
-        self.assertEqual(details_of(caught.exception, error_details_pb2.ErrorInfo).reason,
-                         "TENANT_PRIORITY")
-        self.keys("limits", "--tenant=pushy", "--max_priority=20")
-        self.assertTrue(eventually(lambda: code_of(lambda: ask(20)) == OK))
-        self.assertEqual(code_of(lambda: ask(21)), grpc.StatusCode.PERMISSION_DENIED)
-
-    def test_limits_hold_under_a_storm(self):
-        key = self.tenant("storm", requests_per_minute=10)
-
-        def ask(_):
-            return code_of(lambda: self.server.model.Generate(
-                request(max_new_tokens=1), metadata=bearer(key), timeout=60))
-
-        with concurrent.futures.ThreadPoolExecutor(16) as pool:
-            codes = list(pool.map(ask, range(200)))
-        # A minute's ten, and those that came back while it lasted.
-        self.assertGreaterEqual(codes.count(OK), 10)
-        self.assertLessEqual(codes.count(OK), 14)
-        self.assertEqual(codes.count(OK) + codes.count(EXHAUSTED), 200)
-
-
-class SharesTest(TenantTest):
-
-    def first_token_seconds(self, key):
-        """The longest of some calls, one after the other."""
-        seconds = []
-        for _ in range(9):
-            begin = time.monotonic()
-            stream = self.server.model.Generate(request(max_new_tokens=2), metadata=bearer(key),
-                                                timeout=60)
-            next(event for event in stream if event.HasField("tokens"))
-            seconds.append(time.monotonic() - begin)
-            list(stream)
-        return max(seconds)
-
-    def test_outputs_that_take_all_places_delay_no_other_tenant(self):
-        many, other = self.tenant("takes-all-places"), self.tenant("comes-behind")
-        self.first_token_seconds(other)
-        alone = self.first_token_seconds(other)
-        asked = request(max_new_tokens=900, num_sequences=16, temperature=1)
-        # A reader that is slower than all of them together would have some parked.
-        asked.output.final_only = True
-        streams = [self.server.model.Generate(asked, metadata=bearer(many), timeout=300)
-                   for _ in range(5)]
-        self.assertTrue(eventually(lambda: self.server.admin.GetLoad(
-            admin_pb2.GetLoadRequest(), metadata=bearer(self.admin_key)).running_sequences == 64))
-        behind = self.first_token_seconds(other)
-        for stream in streams:
-            stream.cancel()
-        # A step of all the others is several times as long as one alone; waiting for one of their
-        # places would take about a thousand.
-        self.assertLess(behind, 100 * alone)

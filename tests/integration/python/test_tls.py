@@ -58,59 +58,24 @@ class RefusalTest(unittest.TestCase):
         for word in words:
             self.assertIn(str(word), last)
 
-    def test_off_loopback_needs_tls_or_the_word(self):
-        for host in ("0.0.0.0", "::", "192.0.2.1", "example.com"):
-            self.assert_refused(2, [f"--host={host}"], host, "--tls_cert", "--insecure")
-        self.assert_refused(2, ["--admin_port=0", "--admin_host=0.0.0.0"], "--admin_host")
-        # An address for documentation, which no machine has: the flags are taken, the port is not.
-        for extra in (["--insecure"], SERVER.serve_flags()):
-            self.assert_refused(1, ["--host=192.0.2.1", *extra], "192.0.2.1", "listen")
-
-    def test_flags_that_do_not_fit_together(self):
-        for flags in (SERVER.serve_flags()[:1], SERVER.serve_flags()[1:],
-                      [f"--tls_client_ca={AUTHORITY.certificate}"],
-                      [*SERVER.serve_flags(), "--tls_client_auth=maybe"]):
-            self.assert_refused(2, flags, "--tls_")
-
-    def file(self, name, content):
-        path = DIRECTORY / name
-        path.write_bytes(content)
-        return path
-
     def test_faulty_files_are_named_with_their_fault(self):
         expired = AUTHORITY.issue(begins=-3, ends=-1)
-        future = AUTHORITY.issue(begins=1, ends=3)
-        locked = DIRECTORY / "locked.key"
-        openssl("pkey", "-in", SERVER.key, "-aes256", "-passout", "pass:secret", "-out", locked)
         weak = DIRECTORY / "weak"
         openssl("req", "-x509", "-newkey", "rsa:1024", "-nodes", "-keyout", f"{weak}.key", "-out",
                 f"{weak}.pem", "-subj", "/CN=localhost", "-days", "2")
-        garbage = self.file("garbage.pem", os.urandom(2000))
-        empty = self.file("empty.pem", b"")
-        half = self.file("half.pem", SERVER.pem[:len(SERVER.pem) // 2])
-        wrong_order = self.file("order.pem", AUTHORITY.pem + SERVER.pem)
-        missing = DIRECTORY / "missing.pem"
-        good, key = SERVER.certificate, SERVER.key
+        order = DIRECTORY / "order.pem"
+        order.write_bytes(AUTHORITY.pem + SERVER.pem)
+        missing, good, key = DIRECTORY / "missing.pem", SERVER.certificate, SERVER.key
         for certificate, private_key, words in (
                 (missing, key, (missing, "No such file")), (good, missing, (missing,)),
                 (DIRECTORY, key, (DIRECTORY, "not a regular file")),
-                (garbage, key, (garbage,)), (good, garbage, (garbage,)),
-                (empty, key, (empty, "empty")), (good, empty, (empty, "empty")),
-                (half, key, (half,)), (key, key, (key, "no certificate")),
-                (good, good, (good, "no private key")), (good, locked, (locked, "passphrase")),
-                (good, expired.key, (expired.key, "not the key", good)),
-                (wrong_order, key, (key, "not the key")),
+                (key, key, (key, "no certificate")), (order, key, (key, "not the key")),
                 (expired.certificate, expired.key, (expired.certificate, "expired")),
-                (future.certificate, future.key, (future.certificate, "not valid before")),
                 (f"{weak}.pem", f"{weak}.key", (f"{weak}.pem", "too small"))):
             with self.subTest(certificate=certificate, key=private_key):
                 self.assert_refused(
                     1, [f"--tls_cert={certificate}", f"--tls_key={private_key}"], *words)
-        for client_ca, word in ((missing, "No such file"), (empty, "empty"), (garbage, ""),
-                                (key, "no certificate"), (expired.certificate, "valid")):
-            with self.subTest(client_ca=client_ca):
-                self.assert_refused(1, [*SERVER.serve_flags(), f"--tls_client_ca={client_ca}"],
-                                    client_ca, word)
+        self.assert_refused(1, [*SERVER.serve_flags(), f"--tls_client_ca={key}"], key, "no certificate")
 
 
 class ConnectionTest(unittest.TestCase):
@@ -195,41 +160,6 @@ class RotationTest(unittest.TestCase):
         self.assertEqual(len(Answer(events + list(stream)).ids), 900)
         self.assertEqual(code_of(lambda: server.model.ModelInfo(INFO, timeout=20)), OK)
         self.assertEqual(code_of(lambda: server.model_of().ModelInfo(INFO, timeout=20)), OK)
-
-    def test_key_first_certificate_later_and_garbage_between(self):
-        server = self.start(ca=AUTHORITY.pem)
-        fresh = AUTHORITY.issue()
-        write(self.key, fresh.key_pem)
-        self.assertTrue(eventually(lambda: "not the key" in server.log()))
-        self.assertTrue(self.shows(server, SERVER))
-        self.certificate.write_bytes(b"-----BEGIN CERTIFICATE-----\nnonsense\n")
-        self.assertTrue(eventually(lambda: "cannot be read" in server.log()))
-        self.assertTrue(self.shows(server, SERVER))
-        os.remove(self.certificate)
-        self.assertTrue(eventually(lambda: "No such file" in server.log()))
-        self.assertTrue(self.shows(server, SERVER))
-        expired = AUTHORITY.issue(begins=-3, ends=-1)
-        self.put(expired)
-        self.assertTrue(eventually(lambda: "expired" in server.log()))
-        self.assertTrue(self.shows(server, SERVER))
-        self.put(fresh)
-        self.assertTrue(eventually(lambda: self.shows(server, fresh)))
-        # One line for each fault, however often it was looked at.
-        self.assertEqual(server.log().count("cannot be read"), 1)
-
-    def test_a_link_that_is_swapped_as_kubernetes_does(self):
-        for name, issued in (("one", SERVER), ("two", AUTHORITY.issue())):
-            (self.directory / name).mkdir()
-            (self.directory / name / "tls.crt").write_bytes(issued.pem)
-            (self.directory / name / "tls.key").write_bytes(issued.key_pem)
-        data = self.directory / "..data"
-        data.symlink_to("one")
-        self.flags = [f"--tls_cert={data}/tls.crt", f"--tls_key={data}/tls.key"]
-        server = self.start(ca=AUTHORITY.pem)
-        (self.directory / "next").symlink_to("two")
-        os.replace(self.directory / "next", data)
-        self.assertTrue(eventually(lambda: shown_certificate(server.target) == (
-            self.directory / "two" / "tls.crt").read_bytes().strip()))
 
     def test_client_authorities_change(self):
         client_ca = self.directory / "clients.pem"

@@ -9,9 +9,9 @@ import unittest
 import grpc
 
 import http2
-from secure_server import bearer, code_of, tlm_keys
+from secure_server import bearer, code_of, eventually, tlm_keys
 from support import request
-from test_connections import GENERATE, KIB, LIMIT_SECONDS, Server, eventually
+from test_connections import GENERATE, KIB, LIMIT_SECONDS, Server
 from tlm_server import SANITIZED
 
 MIB = KIB * KIB

@@ -1,16 +1,12 @@
 """LanguageModel.Verify: outputs of Generate are verified, and what differs is found."""
 
 import json
-import tempfile
 import unittest
 
-import grpc
-
-from support import Answer, ServerTest, details_of, output_of, request, violated_fields
+from support import Answer, ServerTest, output_of, request
 from test_tools import ADD, TEMPLATE
-from tlm_server import TlmServer, model_with_template
+from tlm_server import TlmServer
 
-from google.rpc import error_details_pb2
 from tlm.v1 import common_pb2, generate_pb2, model_info_pb2, verify_pb2
 
 Chat = generate_pb2.ChatInput
@@ -90,38 +86,33 @@ class VerifyTest(ServerTest):
                              answer.started.prompt_token_count + index)
         return answer
 
-    def test_greedy(self):
-        answer = self.check(request(temperature=0, max_new_tokens=40))
-        claim = claim_of(request(temperature=0, max_new_tokens=40), answer)
+    def test_what_generate_gives_is_verified(self):
+        for asked in (request(temperature=1, max_new_tokens=20),  # with a seed that the server chose
+                      request(temperature=1.2, top_p=0.9, top_k=50, min_p=0.01, typical_p=0.95,
+                              repetition_penalty=1.3, presence_penalty=0.5, frequency_penalty=0.7,
+                              seed=11, max_new_tokens=40, logit_bias={5: 2.0},
+                              banned_token_ids=[7, 8]),
+                      request(temperature=0.8, seed=2, max_new_tokens=900)):  # several steps
+            with self.subTest(asked.sampling):
+                self.check(asked)
+
+    def test_greedy_needs_no_seed(self):
+        asked = request(temperature=0, max_new_tokens=40)
+        answer = self.check(asked)
+        claim = claim_of(asked, answer)
         claim.request.sampling.ClearField("seed")
         response = self.assert_verified(claim, common_pb2.FINISH_REASON_LENGTH)
         self.assertEqual(response.fingerprint, answer.started.fingerprint)
         self.assertTrue(response.request_id)
         self.assertEqual(response.usage.prompt_tokens, answer.started.prompt_token_count + 40)
         self.assertEqual(response.usage.completion_tokens, 0)
-
-    def test_sampled_with_penalties_and_truncation(self):
-        self.check(request(temperature=1.2, top_p=0.9, top_k=50, min_p=0.01, typical_p=0.95,
-                           repetition_penalty=1.3, presence_penalty=0.5, frequency_penalty=0.7,
-                           seed=11, max_new_tokens=40, logit_bias={5: 2.0},
-                           banned_token_ids=[7, 8]))
-
-    def test_a_seed_that_the_server_chose(self):
-        self.check(request(temperature=1, max_new_tokens=20))
-
-    def test_another_seed_is_found(self):
-        asked = request(temperature=1, max_new_tokens=30, seed=1)
-        claim = claim_of(asked, self.generate(asked))
-        claim.request.sampling.seed = 2
-        self.assertFalse(self.verify(claim).verified)
+        claim.ClearField("fingerprint")
+        self.assert_verified(claim, common_pb2.FINISH_REASON_LENGTH)
 
     def test_every_output(self):
         asked = request(temperature=1, max_new_tokens=20, seed=5, num_sequences=3)
         ids = [self.check(asked, output).ids for output in range(3)]
         self.assertEqual(len(set(map(tuple, ids))), 3)
-
-    def test_long_outputs_over_several_steps(self):
-        self.check(request(temperature=0.8, seed=2, max_new_tokens=900))
 
     def test_logprobs_and_speculation_change_nothing(self):
         asked = request(temperature=1, seed=3, max_new_tokens=20)
@@ -134,6 +125,13 @@ class VerifyTest(ServerTest):
         self.assertEqual(off.tokens, answer.tokens)
         self.assertTrue(answer.summary.HasField("speculation"))
         self.assertFalse(off.summary.HasField("speculation"))
+
+    def test_claims_of_another_request_are_not_verified(self):
+        asked = request(temperature=1, max_new_tokens=30, seed=6)
+        for change in ({"sampling": {"seed": 2}}, {"regex": "[0-9]*"}):
+            claim = claim_of(asked, self.generate(asked))
+            claim.request.MergeFrom(generate_pb2.GenerateRequest(**change))
+            self.assertFalse(self.verify(claim).verified, change)
 
     def test_an_output_that_ends_by_itself(self):
         """By one of many stop tokens, which is no part of the answer but may be claimed."""
@@ -150,12 +148,6 @@ class VerifyTest(ServerTest):
         self.assert_verified(claim_of(asked, answer, ended), common_pb2.FINISH_REASON_STOP)
         self.assert_found(claim_of(asked, answer, ended + [1]), first + 1,
                           finished=common_pb2.FINISH_REASON_STOP)
-
-    def test_nothing_is_claimed_behind_the_last_token(self):
-        asked = request(temperature=0, max_new_tokens=6)
-        answer = self.generate(asked)
-        self.assert_found(claim_of(asked, answer, answer.ids + [5]), 6,
-                          finished=common_pb2.FINISH_REASON_LENGTH)
 
     def test_stop_strings(self):
         asked = request(temperature=0, max_new_tokens=40)
@@ -181,9 +173,8 @@ class VerifyTest(ServerTest):
     def test_constraints(self):
         schema = {"type": "object", "properties": {"day": {"type": "string", "format": "date"}},
                   "required": ["day"], "additionalProperties": False}
-        for constraint in ({"json_schema": json.dumps(schema)}, {"regex": "[a-z ]{20,30}"},
-                           {"choices": generate_pb2.Choices(choices=["kind", "proud"])},
-                           {"grammar": 'root ::= ("a" | "b" | " "){12}'}, {"json_object": True}):
+        for constraint in ({"json_schema": json.dumps(schema)}, {"choices": {"choices": ["kind", "proud"]}},
+                           {"grammar": 'root ::= ("a" | "b" | " "){12}'}):
             with self.subTest(constraint=next(iter(constraint))):
                 asked = request(temperature=1, seed=6, max_new_tokens=60)
                 asked.stopping.ignore_eos = False
@@ -193,14 +184,6 @@ class VerifyTest(ServerTest):
                     ended = answer.ids + [answer.finished.eos_token_id]
                     self.assert_verified(claim_of(asked, answer, ended),
                                          common_pb2.FINISH_REASON_EOS)
-
-    def test_a_constraint_that_was_not_kept_is_found(self):
-        free = request(temperature=1, seed=6, max_new_tokens=30)
-        answer = self.generate(free)
-        claim = claim_of(free, answer)
-        claim.request.regex = "[0-9]*"
-        response = self.verify(claim)
-        self.assertFalse(response.verified)
 
     def test_the_prefix_cache_is_used(self):
         asked = request(temperature=0, max_new_tokens=300)
@@ -219,80 +202,9 @@ class VerifyTest(ServerTest):
         answer = self.generate(asked)
         self.assertEqual(len(answer.ids), 12)
         self.assert_verified(claim_of(asked, answer), common_pb2.FINISH_REASON_CONTEXT_LENGTH)
-        error = self.assert_fails(grpc.StatusCode.INVALID_ARGUMENT,
-                                  lambda: self.verify(claim_of(asked, answer, answer.ids + [1])))
-        self.assertEqual(violated_fields(error), ["claimed_token_ids"])
-
-    def test_what_is_refused(self):
-        asked = request(temperature=1, max_new_tokens=8, seed=1)
-        answer = self.generate(asked)
-        good = claim_of(asked, answer)
-
-        def changed(change):
-            claim = verify_pb2.VerifyRequest()
-            claim.CopyFrom(good)
-            change(claim)
-            return claim
-
-        for field, change in (
-                ("request", lambda c: c.ClearField("request")),
-                ("claimed_token_ids", lambda c: c.ClearField("claimed_token_ids")),
-                ("claimed_token_ids[8]", lambda c: c.claimed_token_ids.append(1 << 30)),
-                ("claimed_token_ids", lambda c: c.claimed_token_ids.extend([1] * 100_000)),
-                ("output_index", lambda c: setattr(c, "output_index", 1)),
-                ("request.sampling.seed", lambda c: c.request.sampling.ClearField("seed")),
-                ("request.resume", lambda c: c.request.resume.SetInParent()),
-                ("request.sampling.top_p", lambda c: setattr(c.request.sampling, "top_p", 2)),
-                ("request.regex", lambda c: setattr(c.request, "regex", "(a")),
-                ("request.speculation.max_draft_tokens",
-                 lambda c: setattr(c.request.speculation, "max_draft_tokens", 0))):
-            with self.subTest(field=field):
-                claim = changed(change)
-                error = self.assert_fails(grpc.StatusCode.INVALID_ARGUMENT,
-                                          lambda: self.verify(claim))
-                self.assertEqual(violated_fields(error), [field])
-        stale = changed(lambda c: setattr(c, "fingerprint", "beef"))
-        error = self.assert_fails(grpc.StatusCode.FAILED_PRECONDITION, lambda: self.verify(stale))
-        self.assertEqual(details_of(error, error_details_pb2.ErrorInfo).reason,
-                         "STALE_FINGERPRINT")
-        unknown = changed(lambda c: setattr(c.request, "model", "other"))
-        self.assert_fails(grpc.StatusCode.NOT_FOUND, lambda: self.verify(unknown))
-        self.assertTrue(self.verify(changed(lambda c: c.ClearField("fingerprint"))).verified)
-
-    def test_a_cancelled_call_frees_its_id(self):
-        asked = request(temperature=0, max_new_tokens=900)
-        claim = claim_of(asked, self.generate(asked))
-        claim.request_id = "once"
-        for _ in range(5):
-            call = self.model.Verify.future(claim, timeout=60)
-            call.cancel()
-            self.assertEqual(call.code(), grpc.StatusCode.CANCELLED)
-
-        def verdict():
-            try:
-                return self.verify(claim).verified
-            except grpc.RpcError as error:
-                self.assertEqual(error.code(), grpc.StatusCode.ALREADY_EXISTS)
-                return verdict()
-        self.assertTrue(verdict())
-
-    def test_model_info(self):
-        info = self.model.ModelInfo(model_info_pb2.ModelInfoRequest())
-        self.assertTrue(info.capabilities.verify)
-        self.assertTrue(info.capabilities.HasField("speculation"))
-        self.assertGreaterEqual(info.limits.max_draft_tokens, 1)
-
 
 class VerifyChatTest(ServerTest):
-
-    @classmethod
-    def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory(prefix="tlm-test-")
-        cls.addClassCleanup(folder.cleanup)
-        model = model_with_template(folder.name, TEMPLATE)
-        cls.server = TlmServer(f"--model={model}").__enter__()
-        cls.addClassCleanup(cls.server.close)
-        cls.model = cls.server.model
+    TEMPLATE = TEMPLATE
 
     def test_tool_calls(self):
         for asked in (tools_request(mode=Chat.ToolChoice.REQUIRED), tools_request(name="add"),

@@ -1,6 +1,10 @@
 """The servers the tests talk to: real ones, and one in this process that does as it is told."""
 
+import asyncio
 import concurrent.futures
+import contextlib
+import functools
+import inspect
 import os
 import pathlib
 import shutil
@@ -10,7 +14,7 @@ import grpc
 
 from certificates import Authority
 from server_process import START_SECONDS, ServerProcess
-from tlm_client import Client, _rpc, messages
+from tlm_client import AdminClient, AsyncAdminClient, AsyncClient, Client, _rpc, messages
 
 SOURCE_DIR = pathlib.Path(os.environ["TLM_SOURCE_DIR"])
 BIN_DIR = pathlib.Path(os.environ["TLM_BIN_DIR"])
@@ -113,6 +117,58 @@ class Certificates:
         """For a gRPC server in Python."""
         return grpc.ssl_server_credentials([(self._server.key_pem, self._server.pem)],
                                            self._authority.pem if ask_client else None, ask_client)
+
+
+class Awaited:
+    """An object of asyncio, used like its twin for threads: what it returns is awaited, and what it
+    yields is iterated, in the event loop of a runner."""
+
+    def __init__(self, runner, target):
+        self._runner, self._target = runner, target
+
+    def __getattr__(self, name):
+        value = getattr(self._target, name)
+        return self._call(value) if callable(value) else value
+
+    def _call(self, function):
+        async def run(arguments, options):
+            result = function(*arguments, **options)
+            return await result if inspect.isawaitable(result) else result
+
+        def call(*arguments, **options):
+            result = self._runner.run(run(arguments, options))
+            return Awaited(self._runner, result) if hasattr(result, "__anext__") else result
+        return call
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        item = self._call(anext)(self._target, StopIteration)
+        if item is StopIteration:
+            raise StopIteration
+        return item
+
+    def __enter__(self):
+        self._call(self._target.__aenter__)()
+        return self
+
+    def __exit__(self, *exception):
+        self._call(self._target.__aexit__)(*exception)
+
+
+@contextlib.contextmanager
+def awaited(kind, *arguments, **options):
+    """A client of asyncio with an event loop of its own."""
+    async def make():
+        return kind(*arguments, **options)
+    with asyncio.Runner() as runner, Awaited(runner, runner.run(make())) as client:
+        yield client
+
+
+# Both clients of a port, with one interface.
+CLIENTS = (Client, functools.partial(awaited, AsyncClient))
+ADMIN_CLIENTS = (AdminClient, functools.partial(awaited, AsyncAdminClient))
 
 
 class ServerTest(unittest.TestCase):
@@ -275,6 +331,13 @@ class Answer:
         for region in self._rest:
             event.finished.regions.add(**region)
         yield event
+
+
+# Reasoning, text, two calls, text.
+LONG = Answer(("reasoning", "Sum: 2 + 3?"), ("text", "I count.\n"),
+              ("call", "add", '{"a": 2, "b": 3}'), ("call", "add", '{"a": 4}'), ("text", "Dönè."),
+              # As formats do that write arguments as something else.
+              written=lambda json_: f"<a>{json_[6:]}" if len(json_) > 9 else "<a>4")
 
 
 def add_region_event(events, event):

@@ -6,7 +6,7 @@ import re
 import threading
 import unittest
 
-from servers import ENDLESS, FakeServer, Replica, ServerTest, abort
+from servers import ADMIN_CLIENTS, ENDLESS, FakeServer, Replica, ServerTest, abort
 from tlm_client import (Aborted, AdminClient, AsyncAdminClient, Cancelled, Client, ConfigOption,
                         DeadlineExceeded, InvalidArgument, NewTokens, ResumePolicy, Unavailable,
                         Unimplemented, messages)
@@ -19,21 +19,15 @@ MAX_POLLS = 2000  # of the load, until it is as expected
 MAX_ABORT_IDS = 16384
 
 
-def by_thread(target, name, *arguments, **options):
-    """One call of an AdminClient."""
-    with AdminClient(target) as client:
-        return getattr(client, name)(*arguments, **options)
+def once(connect):
+    """Makes one call of a client that is made for it."""
+    def call(target, name, *arguments, **options):
+        with connect(target) as client:
+            return getattr(client, name)(*arguments, **options)
+    return call
 
 
-def by_asyncio(target, name, *arguments, **options):
-    """The same of an AsyncAdminClient."""
-    async def main():
-        async with AsyncAdminClient(target) as client:
-            return await getattr(client, name)(*arguments, **options)
-    return asyncio.run(main())
-
-
-BOTH = (by_thread, by_asyncio)
+BOTH = tuple(map(once, ADMIN_CLIENTS))
 
 
 def begin(client, request_id):
@@ -81,7 +75,7 @@ class AdminTest(ServerTest):
 
     def test_load(self):
         for call in BOTH:
-            with self.subTest(call.__name__):
+            with self.subTest(call=call):
                 idle = self.load_where(call, lambda load: load.active_calls == 0)
                 self.assertGreater(idle.kv_blocks_total, 0)
                 self.assertGreater(idle.uptime, 0)
@@ -94,7 +88,7 @@ class AdminTest(ServerTest):
 
     def test_named_requests_are_aborted(self):
         for call in BOTH:
-            with self.subTest(call.__name__), begin(self.client, "one") as one, \
+            with self.subTest(call=call), begin(self.client, "one") as one, \
                     begin(self.client, "two"):
                 result = call(self.admin, "abort", ["one", "unknown", "unknown"])
                 self.assertEqual((result.aborted, result.not_found, result.aborted_total),
@@ -108,7 +102,7 @@ class AdminTest(ServerTest):
     def test_all_requests_are_aborted(self):
         for call in BOTH:
             self.load_where(call, lambda load: load.active_calls == 0)
-            with self.subTest(call.__name__), begin(self.client, "one") as one, \
+            with self.subTest(call=call), begin(self.client, "one") as one, \
                     begin(self.client, "two") as two:
                 result = call(self.admin, "abort", all=True)
                 self.assertEqual((sorted(result.aborted), result.aborted_total),
@@ -119,7 +113,7 @@ class AdminTest(ServerTest):
     def test_a_tenants_requests_are_aborted(self):
         for call in BOTH:
             self.load_where(call, lambda load: load.active_calls == 0)
-            with self.subTest(call.__name__), begin(self.client, "one") as one:
+            with self.subTest(call=call), begin(self.client, "one") as one:
                 for options in ({"all": True}, {"request_ids": ["one"]}):
                     result = call(self.admin, "abort", tenant="another", **options)
                     self.assertEqual(result.aborted_total, 0)
@@ -130,7 +124,7 @@ class AdminTest(ServerTest):
     def test_the_prefix_cache_is_flushed(self):
         prompt = [7 + i % 500 for i in range(3 * BLOCK + 5)]
         for call in BOTH:
-            with self.subTest(call.__name__):
+            with self.subTest(call=call):
                 self.load_where(call, lambda load: load.kv_blocks_used == 0)
                 call(self.admin, "flush_prefix_cache")
                 self.client.generate(prompt, max_new_tokens=1)
@@ -142,8 +136,8 @@ class AdminTest(ServerTest):
                 self.assertEqual(call(self.admin, "flush_prefix_cache").blocks_freed, 0)
 
     def test_configuration(self):
-        config = by_thread(self.admin, "get_config")
-        self.assertEqual(by_asyncio(self.admin, "get_config"), config)
+        config, same = (call(self.admin, "get_config") for call in BOTH)
+        self.assertEqual(same, config)
         options = {option.name: option for option in config.options}
         self.assertEqual(options["threads"].value, "1")
         self.assertEqual(config.values["admin_port"], options["admin_port"].value)
@@ -159,7 +153,7 @@ class AdminTest(ServerTest):
                     ("time_limit", "drain", (), {"time_limit": -1.5}),
                     ("request_ids[1]", "abort", (["a", "b" * 100_000],), {}),
                     ("request_ids", "abort", (["a"] * (MAX_ABORT_IDS + 1),), {})):
-                with self.subTest(call=call.__name__, field=field):
+                with self.subTest(call=call, field=field):
                     with self.assertRaises(InvalidArgument) as caught:
                         call(self.admin, name, *arguments, **options)
                     self.assertEqual([v.field for v in caught.exception.violations], [field])
@@ -177,7 +171,7 @@ class AdminTest(ServerTest):
                     (ValueError, "drain", (), {"time_limit": float("nan")}),
                     (ValueError, "drain", (), {"time_limit": 1e300}),
                     (ValueError, "get_load", (), {"timeout": 0})):
-                with self.subTest(call=call.__name__, name=name, options=options):
+                with self.subTest(call=call, name=name, options=options):
                     self.assertRaises(error, call, self.admin, name, *arguments, **options)
             self.assertFalse(call(self.admin, "get_load").draining)
 
@@ -192,7 +186,7 @@ class LifeTest(unittest.TestCase):
     def test_the_first_drain_decides(self):
         for call in BOTH:
             self.replica.restart()
-            with self.subTest(call.__name__), Client(self.replica.target) as client:
+            with self.subTest(call=call), Client(self.replica.target) as client:
                 with begin(client, "runs"):
                     first = call(self.replica.admin_target, "drain", time_limit=600)
                     self.assertEqual((first.already_draining, first.active_requests), (False, 1))
@@ -204,7 +198,7 @@ class LifeTest(unittest.TestCase):
     def test_what_runs_longer_than_the_limit_ends(self):
         for call in BOTH:
             self.replica.restart()
-            with self.subTest(call.__name__), Client(self.replica.target) as client:
+            with self.subTest(call=call), Client(self.replica.target) as client:
                 with begin(client, "runs") as stream:
                     call(self.replica.admin_target, "drain", time_limit=0.01)
                     self.assertRaises(Unavailable, lambda: list(stream))

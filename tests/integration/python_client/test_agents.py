@@ -1,16 +1,14 @@
 """Tools and reasoning on a real server, whose model says what it likes."""
 
-import asyncio
 import json
 import tempfile
 import unittest
 from typing import Literal
 
-from servers import AGENT_TEMPLATE, Replica, copy_model
+from servers import AGENT_TEMPLATE, CLIENTS, Replica, copy_model
 from test_signatures import HAS_JSONSCHEMA
-from tlm_client import (AsyncClient, Client, Finished, FinishReason, Markup, Message, NewTokens,
-                        Reasoning, RegionDelta, RegionFinished, RegionStarted, Tool,
-                        ToolCallFinished)
+from tlm_client import (Client, Finished, FinishReason, Markup, Message, NewTokens, Reasoning,
+                        RegionDelta, RegionFinished, RegionStarted, Tool, ToolCallFinished)
 from tlm_client._tools import bind
 
 USER = [Message("user", "What is the news of the war?")]
@@ -156,9 +154,6 @@ class AgentTest(unittest.TestCase):
                          result.tool_calls)
 
     def test_agents(self):
-        async def main():
-            async with AsyncClient(self.targets) as client:
-                return await client.run_tools(USER, **options)
         for seed in range(3):
             options = {"tools": [news, place], "tool_choice": news, "seed": seed,
                        "parallel_tool_calls": False, "temperature": 1.0, "max_new_tokens": 100}
@@ -171,7 +166,8 @@ class AgentTest(unittest.TestCase):
                 self.assertEqual(run.messages[-1], run.answer.message)
                 self.assertGreater(run.answers[1].usage.prompt_tokens,
                                    run.answers[0].usage.prompt_tokens)
-                self.assertEqual(asyncio.run(main()).messages, run.messages)
+                with CLIENTS[1](self.targets) as client:
+                    self.assertEqual(client.run_tools(USER, **options).messages, run.messages)
 
     def test_conversations_of_openai(self):
         call = {"id": "call00000", "type": "function",

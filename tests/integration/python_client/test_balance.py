@@ -1,10 +1,9 @@
 """How calls are spread over several targets."""
 
-import asyncio
 import contextlib
 import unittest
 
-from servers import FakeServer, ending, started, tokens
+from servers import CLIENTS, FakeServer, ending, started, tokens
 from tlm_client import AsyncClient, Client, _requests
 from tlm_client._affinity import affinity_of, hash_of, rendezvous_score
 from tlm_client._picker import RunningCall, TargetPicker
@@ -92,17 +91,12 @@ class SpreadTest(unittest.TestCase):
 
     def spread(self, balance, prompts):
         """How many calls each of three servers got, by both clients."""
-        async def main(targets):
-            async with AsyncClient(targets, balance=balance) as client:
-                for prompt in prompts:
-                    await client.generate(prompt)
         with contextlib.ExitStack() as stack:
             servers = [stack.enter_context(FakeServer(*[self.answer] * 40)) for _ in range(3)]
-            targets = [server.target for server in servers]
-            with Client(targets, balance=balance) as client:
-                for prompt in prompts:
-                    client.generate(prompt)
-            asyncio.run(main(targets))
+            for connect in CLIENTS:
+                with connect([server.target for server in servers], balance=balance) as client:
+                    for prompt in prompts:
+                        client.generate(prompt)
             return sorted(len(server.requests) for server in servers)
 
     def test_round_robin(self):

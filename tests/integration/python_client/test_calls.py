@@ -8,7 +8,7 @@ import unittest
 
 import numpy as np
 
-from servers import Replica, ServerTest, copy_model
+from servers import CLIENTS, Replica, ServerTest, copy_model
 from tlm_client import (AsyncClient, Client, DataType, FailedPrecondition, FinishReason,
                         FlopsQuery, Internal, Message, NotFound, Region, ResourceExhausted,
                         ResumePoint, RowValues, ServingStatus, StructuralTag, messages)
@@ -401,25 +401,19 @@ class ChatTest(unittest.TestCase):
 class AsyncCallsTest(ServerTest):
 
     def test_the_same_answers(self):
-        async def main():
-            async with AsyncClient(self.target) as client:
-                self.assertIs(await client.health(), ServingStatus.SERVING)
-                await client.wait_until_serving()
-                options = {"max_new_tokens": 10, "seed": 8, "token_ids": True}
-                answer = await client.generate(PROMPT, **options)
-                self.assertEqual(answer.outputs, self.client.generate(PROMPT, **options).outputs)
-                ids = list((await client.tokenize(PROMPT)).token_ids)
-                self.assertEqual((await client.detokenize(ids)).text, PROMPT)
-                np.testing.assert_array_equal(
-                    (await client.forward([ids], positions="all")).values,
-                    self.client.forward([ids], positions="all").values)
-                scores = (await client.score(PROMPT, [" there", " when"])).scores
-                self.assertEqual(scores, self.client.score(PROMPT, [" there", " when"]).scores)
-                result = await client.generate(PROMPT, max_new_tokens=5, seed=1, token_ids=True)
-                self.assertTrue((await client.verify(PROMPT, result, max_new_tokens=5)).verified)
-                info = await client.model_info()
-                self.assertEqual(info.identity, self.client.model_info().identity)
-        asyncio.run(main())
+        ids = list(self.client.tokenize(PROMPT).token_ids)
+        options = {"max_new_tokens": 10, "seed": 8, "token_ids": True}
+        with CLIENTS[1](self.target) as other:
+            other.wait_until_serving()
+            self.assertTrue(other.verify(PROMPT, other.generate(PROMPT, **options), **options).verified)
+            for call in (
+                    lambda client: client.health(), lambda client: client.tokenize(PROMPT),
+                    lambda client: client.generate(PROMPT, **options).outputs,
+                    lambda client: client.detokenize(ids).text,
+                    lambda client: client.forward([ids], positions="all").values.tolist(),
+                    lambda client: client.score(PROMPT, [" there", " when"]).scores,
+                    lambda client: client.model_info().identity):
+                self.assertEqual(call(other), call(self.client))
 
     def test_many_at_a_time(self):
         async def main():

@@ -1,13 +1,12 @@
 """TLS, client certificates and API keys."""
 
-import asyncio
 import os
 import tempfile
 import threading
 import unittest
 
 from grpc import StatusCode
-from servers import Certificates, FakeServer, abort, started
+from servers import CLIENTS, Certificates, FakeServer, abort, started
 from tlm_client import (AdminClient, AsyncAdminClient, AsyncClient, Client, DeadlineExceeded,
                         FailedPrecondition, ResumePolicy, Unavailable)
 from tlm_client._channel import is_local
@@ -80,21 +79,19 @@ class TlsTest(unittest.TestCase):
         cls.identified = cls.trusting | {"client_certificate_file": cls.files.path("client"),
                                          "client_key_file": cls.files.key("client")}
 
-    def call(self, target, **options):
-        """A call of each client."""
-        with Client(target, **options) as client:
-            first = client.tokenize("four", timeout=20)
+    def call(self, connect, target, **options):
+        with connect(target, **options) as client:
+            self.assertEqual(client.tokenize("four", timeout=20).token_ids, (4,))
 
-        async def main():
-            async with AsyncClient(target, **options) as client:
-                return await client.tokenize("four", timeout=20)
-        self.assertEqual(first, asyncio.run(main()))
-        self.assertEqual(first.token_ids, (4,))
+    def assert_served(self, target, **options):
+        for connect in CLIENTS:
+            self.call(connect, target, **options)
 
     def assert_refused(self, target, hint="", **options):
-        with self.assertRaises(Unavailable) as caught:
-            self.call(target, **options)
-        self.assert_hint(caught.exception, hint)
+        for connect in CLIENTS:
+            with self.assertRaises(Unavailable) as caught:
+                self.call(connect, target, **options)
+            self.assert_hint(caught.exception, hint)
 
     def assert_hint(self, error, hint):
         """`hint` is how it begins."""
@@ -104,7 +101,7 @@ class TlsTest(unittest.TestCase):
 
     def test_the_server_is_verified(self):
         with FakeServer(credentials=self.files.server_credentials(False)) as server:
-            self.call(server.target, **self.trusting)
+            self.assert_served(server.target, **self.trusting)
             self.assert_refused(server.target, EXPECTS_TLS)
             self.assert_refused(server.target, UNTRUSTED, tls=True, server_name="model.test")
             self.assert_refused(server.target, UNTRUSTED, ca_file=self.files.path("strangers"),
@@ -114,7 +111,7 @@ class TlsTest(unittest.TestCase):
 
     def test_client_certificates(self):
         with FakeServer(credentials=self.files.server_credentials(True)) as server:
-            self.call(server.target, **self.identified)
+            self.assert_served(server.target, **self.identified)
             self.assert_refused(server.target, EXPECTS_TLS, **self.trusting)
 
     def test_a_server_without_tls(self):
@@ -124,19 +121,13 @@ class TlsTest(unittest.TestCase):
 
     def test_every_call_hints(self):
         with FakeServer(credentials=self.files.server_credentials(False)) as server:
-            with Client(server.target) as client:
-                for call in (client.health, client.model_info, lambda: client.generate("x"),
-                             lambda: client.forward(["x"])):
-                    with self.assertRaises(Unavailable) as caught:
-                        call()
-                    self.assert_hint(caught.exception, EXPECTS_TLS)
-
-            async def stream():
-                async with AsyncClient(server.target) as client:
-                    await client.generate("x")
-            with self.assertRaises(Unavailable) as caught:
-                asyncio.run(stream())
-            self.assert_hint(caught.exception, EXPECTS_TLS)
+            for connect in CLIENTS:
+                with connect(server.target) as client:
+                    for call in (client.health, client.model_info, lambda: client.generate("x"),
+                                 lambda: client.forward(["x"])):
+                        with self.assertRaises(Unavailable) as caught:
+                            call()
+                        self.assert_hint(caught.exception, EXPECTS_TLS)
 
     def test_other_failures_hint_at_nothing(self):
         self.assert_refused("127.0.0.1:1")
@@ -169,11 +160,11 @@ class TlsTest(unittest.TestCase):
 
     def test_the_key_goes_with_every_call(self):
         with FakeServer(credentials=self.files.server_credentials(False)) as server:
-            self.call(server.target, api_key=KEY, **self.trusting)
+            self.assert_served(server.target, api_key=KEY, **self.trusting)
             self.assertEqual([m["authorization"] for m in server.metadata], [f"Bearer {KEY}"] * 2)
         with FakeServer() as server:
-            self.call(server.target, api_key=KEY)
-            self.call(server.target)
+            self.assert_served(server.target, api_key=KEY)
+            self.assert_served(server.target)
             self.assertEqual([m.get("authorization") for m in server.metadata],
                              [f"Bearer {KEY}"] * 2 + [None] * 2)
 

@@ -3,14 +3,17 @@ client, client/README.md, "When a replica dies"."""
 
 import asyncio
 import contextlib
+import dataclasses
+import random
 import threading
 import unittest
 
 import grpc
-from servers import FakeServer, abort, ending, started, tokens
-from tlm_client import (AsyncClient, Cancelled, Client, FailedPrecondition, Internal,
-                        InvalidArgument, NewTokens, ResourceExhausted, ResumePolicy, Started,
-                        Unavailable)
+from servers import CLIENTS, LONG, Answer, FakeServer, abort, ending, started, tokens
+from tlm_client import (AsyncClient, Cancelled, Client, FailedPrecondition, Finished, Internal,
+                        InvalidArgument, Markup, NewTokens, RegionDelta, RegionFinished,
+                        RegionKind, RegionStarted, ResourceExhausted, ResumePolicy, Started,
+                        Unavailable, messages)
 
 Code = grpc.StatusCode
 QUICK = ResumePolicy(timeout=2.0, initial_backoff=0.01, max_backoff=0.02)
@@ -46,17 +49,10 @@ def refuse(code, message="", **details):
     return script
 
 
-def read(targets, **options):
+def read(connect, targets, **options):
     """The events, and how often the stream was resumed."""
-    with Client(targets) as client, client.stream("x", **options) as stream:
+    with connect(targets) as client, client.stream("x", **options) as stream:
         return list(stream), stream.resumes
-
-
-def read_async(targets, **options):
-    async def main():
-        async with AsyncClient(targets) as client, client.stream("x", **options) as stream:
-            return [event async for event in stream], stream.resumes
-    return asyncio.run(main())
 
 
 class ContinuationTest(unittest.TestCase):
@@ -69,10 +65,10 @@ class ContinuationTest(unittest.TestCase):
 
     def both(self, *scripts_of_each, **options):
         """For each client: the outcome of reading, and the servers."""
-        for reader in (read, read_async):
+        for connect in CLIENTS:
             with self.servers(*scripts_of_each) as servers:
-                yield (lambda: reader([server.target for server in servers],
-                                      **{"resume": QUICK} | options)), servers
+                yield (lambda: read(connect, [server.target for server in servers],
+                                    **{"resume": QUICK} | options)), servers
 
     def assert_whole(self, events):
         self.assertEqual([type(event) for event in events].count(Started), 1)
@@ -332,6 +328,96 @@ class ContinuationTest(unittest.TestCase):
             outcome()
             self.assertEqual([(m["traceparent"], m["x-team"]) for m in server.metadata],
                              [(parent, "blue")] * 2)
+
+
+class ContinuedRegionsTest(unittest.TestCase):
+    """Streams that break anywhere, and go on elsewhere."""
+
+    def events(self, targets, options):
+        with Client(targets) as client, client.stream("x", resume=QUICK, regions=True,
+                                                      **options) as stream:
+            return list(stream)
+
+    def regions(self, events, output=0):
+        """The region events of one output, its deltas joined, and the text that they give."""
+        joined = []
+        for event in events:
+            if not isinstance(event, (NewTokens, Finished)) or event.output_index != output:
+                continue
+            for region in event.regions:
+                if (isinstance(region, (RegionDelta, Markup)) and joined and
+                        type(joined[-1]) is type(region)):
+                    joined[-1] = dataclasses.replace(joined[-1], **{
+                        name: getattr(joined[-1], name) + getattr(region, name)
+                        for name in ("text", "arguments_json") if hasattr(region, name)})
+                else:
+                    joined.append(region)
+        return joined, "".join(r.text for r in joined if isinstance(r, (RegionDelta, Markup)))
+
+    def test_by_resume_point(self):
+        randomness = random.Random(1)
+        portion = lambda: randomness.randint(1, 9)
+        lost = lambda context: abort(context, Code.UNAVAILABLE, "lost")
+        with FakeServer(LONG.script()) as server:
+            whole_regions = self.regions(self.events(server.target, {}))
+        self.assertEqual(whole_regions[1], LONG.text)
+        for count in range(1, len(LONG.text) + 1):
+            with self.subTest(count=count), FakeServer(LONG.script(portion, count, lost),
+                                                       LONG.script(portion)) as server:
+                self.assertEqual(self.regions(self.events(server.target, {})), whole_regions)
+                self.assertEqual(len(server.requests[1].resume.generated_token_ids), count)
+
+    def test_by_repetition(self):
+        """Of two outputs, whose repetition is portioned in another way."""
+        randomness = random.Random(2)
+        answers = [LONG, Answer(("reasoning", "No."), ("text", "Never."), complete=False)]
+
+        def script(lost):
+            def answer(request, context):
+                yield started(num_sequences=2)
+                portion = lambda: randomness.randint(1, 20)
+                for i, part in enumerate(answers):
+                    stop = randomness.randint(0, len(part.text)) if lost else None
+                    yield from part.events(0, portion, stop, i)
+                    if stop in (None, len(part.text)):
+                        yield from part.ending(i)
+                if lost:
+                    abort(context, Code.UNAVAILABLE, "lost")
+                yield messages.GenerateResponse(summary={})
+            return answer
+        with FakeServer(script(lost=False)) as server:
+            events = self.events(server.target, {"num_sequences": 2})
+        expected = [self.regions(events, i) for i in range(2)]
+        for i in range(2):
+            self.assertEqual(expected[i][1], answers[i].text)
+        for _ in range(100):
+            with FakeServer(script(True), script(True), script(False)) as server:
+                events = self.events(server.target, {"num_sequences": 2})
+            self.assertEqual([self.regions(events, i) for i in range(2)], expected)
+
+    def test_a_second_attempt_that_ran_out_of_time(self):
+        """What is open of the first is closed."""
+        short = Answer(("reasoning", "Sum"), complete=False)
+
+        def broken(request, context):
+            yield started(num_sequences=2)
+            yield from LONG.events(0, lambda: 9, LONG.text.index("<a>") + 5)
+            abort(context, Code.UNAVAILABLE, "lost")
+
+        def hasty(request, context):
+            yield started(num_sequences=2)
+            yield from short.events()
+            for i in range(2):
+                event, = short.ending(i) if i == 0 else Answer().ending(i)
+                event.finished.reason = messages.FINISH_REASON_TIME_LIMIT
+                yield event
+            yield messages.GenerateResponse(summary={})
+        with FakeServer(broken, hasty) as server:
+            events = self.events(server.target, {"num_sequences": 2})
+        ends = [region for region in self.regions(events)[0] if isinstance(region, RegionFinished)]
+        self.assertEqual(ends[-1], RegionFinished(2, RegionKind.TOOL_CALL, False))
+        started_ = [r for r in self.regions(events)[0] if isinstance(r, RegionStarted)]
+        self.assertEqual([end.region_index for end in ends], [s.region_index for s in started_])
 
 
 if __name__ == "__main__":

@@ -1,12 +1,10 @@
 """Streams over real replicas that are killed while they serve."""
 
-import asyncio
 import threading
 import unittest
 
-from servers import Replica
-from tlm_client import (AsyncClient, Client, FailedPrecondition, NewTokens, PromptTokens,
-                        ResumePolicy, Started)
+from servers import CLIENTS, Replica
+from tlm_client import Client, FailedPrecondition, NewTokens, PromptTokens, ResumePolicy, Started
 
 PROMPT = "The king"
 COMMON = {"temperature": 1.0, "ignore_eos": True, "max_new_tokens": 700}
@@ -51,9 +49,9 @@ class ResumeTest(unittest.TestCase):
             self.assertEqual(stream.resumes, 0)
         return record(events)
 
-    def read_killing(self, options, seed):
+    def read_killing(self, connect, options, seed):
         """The events of a stream whose replica dies at the first tokens; how often it resumed."""
-        with Client(self.targets) as client, client.stream(PROMPT, seed=seed, **options) as stream:
+        with connect(self.targets) as client, client.stream(PROMPT, seed=seed, **options) as stream:
             events = []
             for event in stream:
                 events.append(event)
@@ -61,62 +59,36 @@ class ResumeTest(unittest.TestCase):
                     self.kill_once(stream.target)
             return events, stream.resumes
 
-    async def read_killing_async(self, options, seed):
-        async with AsyncClient(self.targets) as client:
-            async with client.stream(PROMPT, seed=seed, **options) as stream:
-                events = []
-                async for event in stream:
-                    events.append(event)
-                    if isinstance(event, NewTokens):
-                        self.kill_once(stream.target)
-                return events, stream.resumes
-
     def kill_once(self, target):
         if not self.killed:
             self.killed = True
             self.replicas[target].kill()
 
-    def check(self, read):
-        for name, options in CASES.items():
-            with self.subTest(name):
-                for seed in range(TRIES):
-                    expected = self.expected(options, seed)
-                    self.killed = False
-                    events, resumes = read(options, seed)
-                    for replica in self.replicas:
-                        replica.restart()
-                    self.assertEqual(record(events), expected)
-                    if resumes > 0:
-                        break
-                self.assertEqual(resumes, 1)
-
     def test_a_killed_replica_is_not_noticed(self):
-        self.check(self.read_killing)
-
-    def test_a_killed_replica_is_not_noticed_by_asyncio(self):
-        self.check(lambda *arguments: asyncio.run(self.read_killing_async(*arguments)))
+        for connect in CLIENTS:
+            for name, options in CASES.items():
+                with self.subTest(name, connect=connect):
+                    for seed in range(TRIES):
+                        expected = self.expected(options, seed)
+                        self.killed = False
+                        events, resumes = self.read_killing(connect, options, seed)
+                        for replica in self.replicas:
+                            replica.restart()
+                        self.assertEqual(record(events), expected)
+                        if resumes > 0:
+                            break
+                    self.assertEqual(resumes, 1)
 
     def test_a_replica_of_another_configuration_is_named(self):
         other = Replica("--kv_cache_dtype=fp8")
         self.addCleanup(other.close)
-        options = COMMON | {"top_logprobs": 20}
-
-        async def read_async(targets):
-            async with AsyncClient(targets) as client:
-                async with client.stream(PROMPT, **options) as stream:
-                    async for event in stream:
-                        if isinstance(event, NewTokens):
-                            self.kill_once(0)
-
-        def read(targets):
-            with Client(targets) as client, client.stream(PROMPT, **options) as stream:
-                for event in stream:
+        for connect in CLIENTS:
+            self.killed = False
+            with self.assertRaises(FailedPrecondition) as raised, \
+                    connect([self.targets[0], other.target]) as client:
+                for event in client.stream(PROMPT, **COMMON | {"top_logprobs": 20}):
                     if isinstance(event, NewTokens):
                         self.kill_once(0)
-        for run in (read, lambda targets: asyncio.run(read_async(targets))):
-            self.killed = False
-            with self.assertRaises(FailedPrecondition) as raised:
-                run([self.targets[0], other.target])
             self.replicas[0].restart()
             self.assertEqual(raised.exception.reason, "STALE_FINGERPRINT")
             self.assertRegex(

@@ -5,13 +5,12 @@ import concurrent.futures
 import dataclasses
 import enum
 import json
-import random
 import threading
 import unittest
 
 import grpc
 
-from servers import Answer, FakeServer, abort, started
+from servers import CLIENTS, LONG, Answer, FakeServer, abort
 from test_signatures import HAS_PYDANTIC
 from tlm_client import (AsyncClient, Client, FinishReason, Finished, Markup, Message, NewTokens,
                         Reasoning, ReasoningDelta, RegionDelta, RegionFinished, RegionKind,
@@ -153,32 +152,19 @@ class RequestTest(unittest.TestCase):
                 call()
 
 
-# Reasoning, text, two calls, text.
-LONG = Answer(("reasoning", "Sum: 2 + 3?"), ("text", "I count.\n"),
-              ("call", "add", '{"a": 2, "b": 3}'), ("call", "add", '{"a": 4}'), ("text", "Dönè."),
-              # As formats do that write arguments as something else.
-              written=lambda json_: f"<a>{json_[6:]}" if len(json_) > 9 else "<a>4")
 CALLS = [ToolCall("call00000", "add", '{"a": 2, "b": 3}'), ToolCall("call00001", "add", '{"a": 4}')]
 
 
 class PartsTest(unittest.TestCase):
 
-    def read(self, script, read, **options):
-        with FakeServer(script) as server, Client(server.target) as client:
+    def read(self, script, read, connect=Client, **options):
+        with FakeServer(script) as server, connect(server.target) as client:
             with client.stream_chat(USER, **options) as stream:
                 return read(stream)
 
-    def read_async(self, script, read, **options):
-        async def main(target):
-            async with AsyncClient(target) as client:
-                async with client.stream_chat(USER, **options) as stream:
-                    return await read(stream)
-        with FakeServer(script) as server:
-            return asyncio.run(main(server.target))
-
     def test_results(self):
-        for result in (self.read(LONG.script(), lambda stream: stream.result(), tools=[add]),
-                       self.read_async(LONG.script(), lambda stream: stream.result(), tools=[add])):
+        for connect in CLIENTS:
+            result = self.read(LONG.script(), lambda stream: stream.result(), connect, tools=[add])
             self.assertEqual((result.text, result.reasoning, result.content, result.tool_calls),
                              (LONG.text, "Sum: 2 + 3?", "I count.\nDönè.", CALLS))
             self.assertEqual(result.tool_calls[0].arguments, {"a": 2, "b": 3})
@@ -186,16 +172,13 @@ class PartsTest(unittest.TestCase):
                                                      tuple(CALLS)))
 
     def test_parts(self):
-        async def parts(stream):
-            return [part async for part in stream.parts()]
-        for size in (1, 4, 1000):
-            script = LONG.script(lambda: size)
-            read = self.read(script, lambda stream: list(stream.parts()), reasoning=True)
-            self.assertEqual(read, self.read_async(script, parts, reasoning=True))
-            self.check_parts(read)
-            seen = []
-            self.read(script, lambda stream: stream.result(seen.append), regions=True)
-            self.assertEqual(seen, read)
+        for connect in CLIENTS:
+            for size in (1, 4, 1000):
+                script, seen = LONG.script(lambda: size), []  # pylint: disable=cell-var-from-loop
+                parts = self.read(script, lambda stream: list(stream.parts()), connect, reasoning=True)
+                self.check_parts(parts)
+                self.read(script, lambda stream: stream.result(seen.append), connect, regions=True)  # pylint: disable=cell-var-from-loop
+                self.assertEqual(seen, parts)
 
     def check_parts(self, parts):
         by_kind = lambda kind: [part for part in parts if isinstance(part, kind)]
@@ -235,6 +218,11 @@ class PartsTest(unittest.TestCase):
     def test_an_answer_that_was_cut(self):
         cut = Answer(("text", "x"), ("call", "add", '{"a": 4}'), ("call", "add", '{"a": '),
                      complete=False)
+        for connect in CLIENTS:
+            parts = self.read(cut.script(), lambda stream: list(stream.parts()), connect,
+                              tools=[add])
+            self.assertEqual([part.call.complete for part in parts
+                              if isinstance(part, ToolCallFinished)], [True, False])
         result = self.read(cut.script(), lambda stream: stream.result(), tools=[add])
         self.assertEqual([call.complete for call in result.tool_calls], [True, False])
         self.assertEqual(result.message.tool_calls, (result.tool_calls[0],))
@@ -261,96 +249,6 @@ class PartsTest(unittest.TestCase):
         self.assertEqual(result.content, "I count.\nDönè.")
 
 
-class ContinuedRegionsTest(unittest.TestCase):
-    """Streams that break anywhere, and go on elsewhere."""
-
-    def events(self, targets, options):
-        with Client(targets) as client, client.stream_chat(USER, resume=QUICK, tools=[add],
-                                                           **options) as stream:
-            return list(stream)
-
-    def regions(self, events, output=0):
-        """The region events of one output, its deltas joined, and the text that they give."""
-        joined = []
-        for event in events:
-            if not isinstance(event, (NewTokens, Finished)) or event.output_index != output:
-                continue
-            for region in event.regions:
-                if (isinstance(region, (RegionDelta, Markup)) and joined and
-                        type(joined[-1]) is type(region)):
-                    joined[-1] = dataclasses.replace(joined[-1], **{
-                        name: getattr(joined[-1], name) + getattr(region, name)
-                        for name in ("text", "arguments_json") if hasattr(region, name)})
-                else:
-                    joined.append(region)
-        return joined, "".join(r.text for r in joined if isinstance(r, (RegionDelta, Markup)))
-
-    def test_by_resume_point(self):
-        randomness = random.Random(1)
-        portion = lambda: randomness.randint(1, 9)
-        lost = lambda context: abort(context, grpc.StatusCode.UNAVAILABLE, "lost")
-        with FakeServer(LONG.script()) as server:
-            whole_regions = self.regions(self.events(server.target, {}))
-        self.assertEqual(whole_regions[1], LONG.text)
-        for cut in range(1, len(LONG.text) + 1):
-            with self.subTest(cut=cut), FakeServer(LONG.script(portion, cut, lost),
-                                                   LONG.script(portion)) as server:
-                self.assertEqual(self.regions(self.events(server.target, {})), whole_regions)
-                self.assertEqual(len(server.requests[1].resume.generated_token_ids), cut)
-
-    def test_by_repetition(self):
-        """Of two outputs, whose repetition is portioned in another way."""
-        randomness = random.Random(2)
-        answers = [LONG, Answer(("reasoning", "No."), ("text", "Never."), complete=False)]
-
-        def script(lost):
-            def answer(request, context):
-                yield started(num_sequences=2)
-                portion = lambda: randomness.randint(1, 20)
-                for i, part in enumerate(answers):
-                    stop = randomness.randint(0, len(part.text)) if lost else None
-                    yield from part.events(0, portion, stop, i)
-                    if stop in (None, len(part.text)):
-                        yield from part.ending(i)
-                if lost:
-                    abort(context, grpc.StatusCode.UNAVAILABLE, "lost")
-                yield messages.GenerateResponse(summary={})
-            return answer
-        with FakeServer(script(lost=False)) as server:
-            events = self.events(server.target, {"num_sequences": 2})
-        expected = [self.regions(events, i) for i in range(2)]
-        for i in range(2):
-            self.assertEqual(expected[i][1], answers[i].text)
-        for _ in range(100):
-            with FakeServer(script(True), script(True), script(False)) as server:
-                events = self.events(server.target, {"num_sequences": 2})
-            self.assertEqual([self.regions(events, i) for i in range(2)], expected)
-
-    def test_a_second_attempt_that_ran_out_of_time(self):
-        """What is open of the first is closed."""
-        short = Answer(("reasoning", "Sum"), complete=False)
-
-        def broken(request, context):
-            yield started(num_sequences=2)
-            yield from LONG.events(0, lambda: 9, LONG.text.index("<a>") + 5)
-            abort(context, grpc.StatusCode.UNAVAILABLE, "lost")
-
-        def hasty(request, context):
-            yield started(num_sequences=2)
-            yield from short.events()
-            for i in range(2):
-                event, = short.ending(i) if i == 0 else Answer().ending(i)
-                event.finished.reason = messages.FINISH_REASON_TIME_LIMIT
-                yield event
-            yield messages.GenerateResponse(summary={})
-        with FakeServer(broken, hasty) as server:
-            events = self.events(server.target, {"num_sequences": 2})
-        ends = [region for region in self.regions(events)[0] if isinstance(region, RegionFinished)]
-        self.assertEqual(ends[-1], RegionFinished(2, RegionKind.TOOL_CALL, False))
-        started_ = [r for r in self.regions(events)[0] if isinstance(r, RegionStarted)]
-        self.assertEqual([end.region_index for end in ends], [s.region_index for s in started_])
-
-
 class Color(enum.Enum):
     RED = "red"
 
@@ -372,22 +270,16 @@ def fail(why: str):
 class LoopTest(unittest.TestCase):
     """Both clients, with the same scripts."""
 
-    def both(self, answers, conversation=USER, **options):
+    def both(self, answers, **options):
         """For each client: the run, and the server's requests."""
-        for run in (self.run_sync, self.run_async):
-            with self.subTest(run.__name__), \
+        for connect in CLIENTS:
+            with self.subTest(connect=connect), \
                     FakeServer(*[answer.script() for answer in answers]) as server:
-                yield run(server.target, conversation, options), server.requests
+                yield self.run_tools(connect, server.target, **options), server.requests
 
-    def run_sync(self, target, conversation, options):
-        with Client(target) as client:
-            return client.run_tools(conversation, **options)
-
-    def run_async(self, target, conversation, options):
-        async def main():
-            async with AsyncClient(target) as client:
-                return await client.run_tools(conversation, **options)
-        return asyncio.run(main())
+    def run_tools(self, connect, target, **options):
+        with connect(target) as client:
+            return client.run_tools(USER, **options)
 
     def test_until_the_model_answers(self):
         answers = [Answer(("reasoning", "Hm."), ("call", "add", '{"a": 2, "b": 3}'),
@@ -433,9 +325,9 @@ class LoopTest(unittest.TestCase):
             self.assertEqual([message.content for message in run.messages[2:5]],
                              [first, second, third])
             self.assertIsInstance(run.results[0].error, KeyError)
-        for run in (self.run_sync, self.run_async):
+        for connect in CLIENTS:
             with FakeServer(answers[0].script()) as server, self.assertRaisesRegex(KeyError, "so"):
-                run(server.target, USER, {"tools": [add, fail], "raise_errors": True})
+                self.run_tools(connect, server.target, tools=[add, fail], raise_errors=True)
 
     def test_calls_for_the_application(self):
         find = Tool("find", parameters={"type": "object"})
@@ -500,20 +392,18 @@ class LoopTest(unittest.TestCase):
         answers = [Answer(("call", "meet", '{"n": 1}'), ("call", "meet", '{"n": 2}')),
                    Answer(("text", "."))]
         with concurrent.futures.ThreadPoolExecutor(2) as executor:
-            for run in (lambda target: self.run_sync(target, USER, {"tools": [meet],
-                                                                    "executor": executor}),
-                        lambda target: self.run_async(target, USER, {"tools": [meet]})):
+            for connect, options in zip(CLIENTS, ({"executor": executor}, {})):
                 with FakeServer(*[answer.script() for answer in answers]) as server:
-                    self.assertEqual([result.value for result in run(server.target).results],
-                                     [1, 2])
+                    run = self.run_tools(connect, server.target, tools=[meet], **options)
+                    self.assertEqual([result.value for result in run.results], [1, 2])
 
     def test_a_replica_that_dies_within_a_call(self):
         answer = Answer(("text", "I add."), ("call", "add", '{"a": 2, "b": 3}'))
         lost = lambda context: abort(context, grpc.StatusCode.UNAVAILABLE, "lost")
-        for run in (self.run_sync, self.run_async):
+        for connect in CLIENTS:
             with FakeServer(answer.script(lambda: 3, 30, lost), answer.script(),
                             Answer(("text", "Five.")).script()) as server:
-                done = run(server.target, USER, {"tools": [add], "resume": QUICK})
+                done = self.run_tools(connect, server.target, tools=[add], resume=QUICK)
                 self.assertEqual((done.results[0].value, done.content, done.answers[0].resumes),
                                  (5, "Five.", 1))
 
