@@ -47,7 +47,7 @@ class SharedRaces {
  public:
   void Begin(size_t bytes, int warps);
   void SyncThreads() { ++epoch_; }
-  void SyncWarp(int warp) { ++warp_epochs_[static_cast<size_t>(warp)]; }
+  void SyncWarp(int warp) { ++warp_epochs_[warp]; }
   // The number of block barriers since the process began.
   uint32_t epoch() const { return epoch_; }
   // The race that the access to [offset, offset + bytes) makes, as text; empty if there is none.

@@ -131,8 +131,7 @@ TEST(MappedFileTest, TellsOfBytesItCouldNotReadThoughTheFileIsAsBefore) {
   std::filesystem::resize_file(path, file->bytes().size());
   const timespec times[] = {before.st_atim, before.st_mtim};
   ASSERT_EQ(utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
-  EXPECT_THAT(file->CheckUnchanged(),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("could not be read")));
+  EXPECT_THAT(file->CheckUnchanged(), IsFailedPrecondition("could not be read"));
 }
 
 TEST(MappedFileTest, OtherBusErrorsEndTheProcessAsEver) {
@@ -151,7 +150,7 @@ TEST(MappedFileTest, OtherBusErrorsEndTheProcessAsEver) {
 TEST(RegularFileTest, RefusesWhatIsNoRegularFileWithoutWaiting) {
   const TempDir directory;
   EXPECT_THAT(RegularFile::Open(directory.File("none")),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("none: cannot be opened: No such")));
+              IsNotFound("none: cannot be opened: No such"));
   const std::string pipe = directory.File("pipe");
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   std::filesystem::create_symlink("pipe", directory.File("link"));
@@ -167,8 +166,7 @@ TEST(RegularFileTest, RefusesWhatIsNoRegularFileWithoutWaiting) {
 
 TEST(RegularFileTest, BoundsWhatItReads) {
   const TempDir directory;
-  EXPECT_THAT(ReadFile(directory.Write("long", "123456"), 5),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("6 bytes")));
+  EXPECT_THAT(ReadFile(directory.Write("long", "123456"), 5), IsInvalidArgument("6 bytes"));
 }
 
 TEST(RegularFileTest, TellsOfChangesSinceItWasOpened) {
@@ -179,8 +177,7 @@ TEST(RegularFileTest, TellsOfChangesSinceItWasOpened) {
   EXPECT_EQ(*file->Read(5), "hello");
   const timespec times[] = {{0, UTIME_OMIT}, {1'000'000'000, 0}};
   ASSERT_EQ(utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
-  EXPECT_THAT(file->Read(5),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("changed while")));
+  EXPECT_THAT(file->Read(5), IsFailedPrecondition("changed while"));
   std::filesystem::remove(path);
   directory.Write("a", "other");
   EXPECT_EQ(*ReadFile(path, 5), "other");

@@ -274,7 +274,7 @@ class RandomText {
   using Texts = std::vector<std::string_view>;
 
   std::string Pick(const Texts& texts) {
-    return std::string(texts[static_cast<size_t>(Below(static_cast<int>(texts.size())))]);
+    return std::string(texts[Below(static_cast<int>(texts.size()))]);
   }
   std::string Piece() {
     const ReasoningFormat* r = plan_.format.reasoning;

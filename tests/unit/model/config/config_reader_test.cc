@@ -14,9 +14,7 @@
 namespace tlm {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Optional;
 
@@ -54,8 +52,7 @@ TEST(ConfigReaderTest, NamesTheTypeOfTheWeights) {
   }
   EXPECT_EQ(ParseModelConfig(With(kLlama, R"({"torch_dtype": "int8"})")).status().message(),
             "torch_dtype is 'int8', supported are float32, bfloat16, float16 and float64");
-  EXPECT_THAT(ParseModelConfig(With(kLlama, R"({"dtype": 7})")),
-              StatusIs(kBad, HasSubstr("dtype")));
+  EXPECT_THAT(ParseModelConfig(With(kLlama, R"({"dtype": 7})")), IsInvalidArgument("dtype"));
 }
 
 TEST(ConfigReaderTest, TokenIdsLeftOutAreTheFamilysAndNullIsNone) {
@@ -79,7 +76,7 @@ TEST(ConfigReaderTest, TheFamilysOwnIdsOutsideASmallVocabularyAreNone) {
     EXPECT_THAT(config->eos_token_ids, IsEmpty()) << change;
   }
   EXPECT_THAT(ParseModelConfig(With(kGpt2, R"({"eos_token_id": 50255})")),
-              StatusIs(kBad, HasSubstr("eos_token_id is 50255")));
+              IsInvalidArgument("eos_token_id is 50255"));
   const auto large = ParseModelConfig(With(kGpt2, R"({"vocab_size": 50257})"));
   ASSERT_THAT(large, IsOk());
   EXPECT_THAT(large->bos_token_id, Optional(50256));
@@ -160,18 +157,17 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 TEST(ConfigReaderTest, RefusesTextThatIsNotOneJsonObject) {
-  EXPECT_THAT(ParseModelConfig(""), StatusIs(kBad, HasSubstr("not valid JSON")));
-  EXPECT_THAT(ParseModelConfig("[1]"), StatusIs(kBad, HasSubstr("is array, not a JSON object")));
-  EXPECT_THAT(ParseModelConfig("null"), StatusIs(kBad, HasSubstr("not a JSON object")));
-  EXPECT_THAT(ParseModelConfig("{} {}"), StatusIs(kBad, HasSubstr("line 1, column 4")));
-  EXPECT_THAT(ParseModelConfig("{\"rope_theta\": NaN}"),
-              StatusIs(kBad, HasSubstr("line 1, column 16")));
+  EXPECT_THAT(ParseModelConfig(""), IsInvalidArgument("not valid JSON"));
+  EXPECT_THAT(ParseModelConfig("[1]"), IsInvalidArgument("is array, not a JSON object"));
+  EXPECT_THAT(ParseModelConfig("null"), IsInvalidArgument("not a JSON object"));
+  EXPECT_THAT(ParseModelConfig("{} {}"), IsInvalidArgument("line 1, column 4"));
+  EXPECT_THAT(ParseModelConfig("{\"rope_theta\": NaN}"), IsInvalidArgument("line 1, column 16"));
   EXPECT_THAT(ParseModelConfig("{\"rope_theta\": 1e999}"),
-              StatusIs(kBad, HasSubstr("number out of range")));
+              IsInvalidArgument("number out of range"));
   EXPECT_THAT(ParseModelConfig("{\"d_model\": 1, \"d_model\": 2}"),
-              StatusIs(kBad, HasSubstr("key 'd_model' occurs twice")));
+              IsInvalidArgument("key 'd_model' occurs twice"));
   EXPECT_THAT(ParseModelConfig("{\"x\":" + std::string(100'000, '[')),
-              StatusIs(kBad, HasSubstr("deeper than the limit of 64")));
+              IsInvalidArgument("deeper than the limit of 64"));
 }
 
 TEST(ConfigReaderTest, DirectoryPrefersConfigJson) {
@@ -193,22 +189,20 @@ TEST(ConfigReaderTest, DirectoryFallsBackToTheCoursesFile) {
 
 TEST(ConfigReaderTest, DirectoryWithoutConfigIsNotFound) {
   const TempDir dir;
-  EXPECT_THAT(ReadModelConfig(dir.path()),
-              StatusIs(absl::StatusCode::kNotFound,
-                       HasSubstr("neither config.json nor model_config.json")));
+  EXPECT_THAT(ReadModelConfig(dir.path()), IsNotFound("neither config.json nor model_config.json"));
 }
 
 TEST(ConfigReaderTest, ErrorsNameTheFile) {
   const TempDir dir;
   dir.Write("config.json", "{");
-  EXPECT_THAT(ReadModelConfig(dir.path()), StatusIs(kBad, HasSubstr("/config.json: ")));
+  EXPECT_THAT(ReadModelConfig(dir.path()), IsInvalidArgument("/config.json: "));
 }
 
 TEST(ConfigReaderTest, RefusesAFileOverTheSizeLimit) {
   const TempDir dir;
   dir.Write("config.json", std::string((size_t{16} << 20) + 1, ' '));
   EXPECT_THAT(ReadModelConfig(dir.path()),
-              StatusIs(kBad, AllOf(HasSubstr("16777217 bytes"), HasSubstr("limit is 16777216"))));
+              IsInvalidArgument("16777217 bytes", "limit is 16777216"));
 }
 
 TEST(ConfigReaderTest, GenerationConfigReplacesTheEndOfSequenceIds) {
@@ -243,8 +237,7 @@ TEST(ConfigReaderTest, BadGenerationConfigIsAnErrorThatNamesIt) {
   dir.Write("config.json", kLlama);
   for (const char* text : {"{", R"({"eos_token_id": 512})", R"({"eos_token_id": "x"})", "[]"}) {
     dir.Write("generation_config.json", text);
-    EXPECT_THAT(ReadModelConfig(dir.path()), StatusIs(kBad, HasSubstr("generation_config.json: ")))
-        << text;
+    EXPECT_THAT(ReadModelConfig(dir.path()), IsInvalidArgument("generation_config.json: ")) << text;
   }
 }
 

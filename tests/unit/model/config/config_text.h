@@ -44,9 +44,7 @@ inline void ExpectRefused(const Refusal& refusal) {
               StatusIs(refusal.code, ::testing::HasSubstr(refusal.message)));
 }
 
-inline constexpr auto kBad = absl::StatusCode::kInvalidArgument;
-inline constexpr auto kUnsupported = absl::StatusCode::kUnimplemented;
-
+inline inline
 }  // namespace tlm
 
 #endif  // TLM_TESTS_UNIT_MODEL_CONFIG_CONFIG_TEXT_H_

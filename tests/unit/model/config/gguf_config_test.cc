@@ -13,14 +13,9 @@
 namespace tlm {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Optional;
-
-constexpr auto kBad = absl::StatusCode::kInvalidArgument;
-constexpr auto kUnread = absl::StatusCode::kUnimplemented;
 
 absl::StatusOr<ModelConfig> ConfigOf(const GgufWriter& writer,
                                      const std::vector<float>& rope_factors = {}) {
@@ -112,10 +107,9 @@ TEST(GgufConfigTest, BiasesAreThoseOfTheFirstLayer) {
 TEST(GgufConfigTest, OtherArchitecturesAreNamed) {
   GgufWriter writer = SmallGguf("llama");
   writer.SetText("general.architecture", "gemma3");
-  EXPECT_THAT(ConfigOf(writer), StatusIs(kUnread, AllOf(HasSubstr("'gemma3'"),
-                                                        HasSubstr("llama, qwen2, qwen3, gpt2"))));
+  EXPECT_THAT(ConfigOf(writer), IsUnimplemented("'gemma3'", "llama, qwen2, qwen3, gpt2"));
   writer.Remove("general.architecture");
-  EXPECT_THAT(ConfigOf(writer), StatusIs(kBad, HasSubstr("'general.architecture' is missing")));
+  EXPECT_THAT(ConfigOf(writer), IsInvalidArgument("'general.architecture' is missing"));
 }
 
 TEST(GgufConfigTest, RequiredKeysAreNamed) {
@@ -125,18 +119,18 @@ TEST(GgufConfigTest, RequiredKeysAreNamed) {
         "llama.attention.layer_norm_rms_epsilon"}) {
     GgufWriter writer = SmallGguf("llama");
     writer.Remove(key);
-    EXPECT_THAT(ConfigOf(writer), StatusIs(kBad, AllOf(HasSubstr(key), HasSubstr("is missing"))));
+    EXPECT_THAT(ConfigOf(writer), IsInvalidArgument(key, "is missing"));
     writer.SetText(key, "2");
-    EXPECT_THAT(ConfigOf(writer), StatusIs(kBad, AllOf(HasSubstr(key), HasSubstr("it must be"))));
+    EXPECT_THAT(ConfigOf(writer), IsInvalidArgument(key, "it must be"));
   }
   GgufWriter gpt2 = SmallGguf("gpt2");
   gpt2.Remove("gpt2.attention.layer_norm_epsilon");
-  EXPECT_THAT(ConfigOf(gpt2), StatusIs(kBad, HasSubstr("'gpt2.attention.layer_norm_epsilon'")));
+  EXPECT_THAT(ConfigOf(gpt2), IsInvalidArgument("'gpt2.attention.layer_norm_epsilon'"));
   GgufWriter headless = SmallGguf("llama");
   headless.RemoveTensor("token_embd.weight");
-  EXPECT_THAT(ConfigOf(headless), StatusIs(kBad, HasSubstr("'token_embd.weight' is missing")));
+  EXPECT_THAT(ConfigOf(headless), IsInvalidArgument("'token_embd.weight' is missing"));
   headless.Fill("token_embd.weight", DType::kF32, {50});
-  EXPECT_THAT(ConfigOf(headless), StatusIs(kBad, HasSubstr("has 1 dimensions, it must have 2")));
+  EXPECT_THAT(ConfigOf(headless), IsInvalidArgument("has 1 dimensions, it must have 2"));
 }
 
 TEST(GgufConfigTest, DimensionsHaveLimits) {
@@ -148,9 +142,7 @@ TEST(GgufConfigTest, DimensionsHaveLimits) {
     for (const uint32_t value : {0u, 0xffffffffu}) {
       GgufWriter writer = SmallGguf("llama");
       writer.Set(key, value);
-      EXPECT_THAT(ConfigOf(writer),
-                  StatusIs(kBad, AllOf(HasSubstr(key), HasSubstr(std::to_string(value)),
-                                       HasSubstr("between 1 and"))));
+      EXPECT_THAT(ConfigOf(writer), IsInvalidArgument(key, std::to_string(value), "between 1 and"));
     }
   }
 }
@@ -161,8 +153,7 @@ TEST(GgufConfigTest, NumbersOutsideTheirRangeNameTheirKey) {
     writer.SetText("llama.rope.scaling.type", "yarn");
     writer.Set<float>("llama.rope.scaling.factor", 4);
     writer.Set(key, value);
-    EXPECT_THAT(ConfigOf(writer),
-                StatusIs(kBad, AllOf(HasSubstr(std::string("'") + key), HasSubstr(range))));
+    EXPECT_THAT(ConfigOf(writer), IsInvalidArgument(std::string("'") + key, range));
   };
   refused("llama.attention.layer_norm_rms_epsilon", 2, "is 2, it must be between 1e-30 and 1");
   refused("llama.attention.layer_norm_rms_epsilon", NAN, "is nan (float32)");
@@ -176,17 +167,17 @@ TEST(GgufConfigTest, NumbersOutsideTheirRangeNameTheirKey) {
 
   GgufWriter heads = SmallGguf("llama");
   heads.Set<uint32_t>("llama.attention.head_count_kv", 3);
-  EXPECT_THAT(ConfigOf(heads), StatusIs(kBad, HasSubstr("'llama.attention.head_count'")));
+  EXPECT_THAT(ConfigOf(heads), IsInvalidArgument("'llama.attention.head_count'"));
   GgufWriter odd = SmallGguf("llama");
   odd.Set<uint32_t>("llama.attention.key_length", 7);
-  EXPECT_THAT(ConfigOf(odd), StatusIs(kBad, HasSubstr("'llama.attention.key_length'")));
+  EXPECT_THAT(ConfigOf(odd), IsInvalidArgument("'llama.attention.key_length'"));
   GgufWriter gpt2 = SmallGguf("gpt2");
   gpt2.Set<float>("gpt2.attention.layer_norm_epsilon", 2);
-  EXPECT_THAT(ConfigOf(gpt2), StatusIs(kBad, HasSubstr("'gpt2.attention.layer_norm_epsilon'")));
+  EXPECT_THAT(ConfigOf(gpt2), IsInvalidArgument("'gpt2.attention.layer_norm_epsilon'"));
   GgufWriter width = SmallGguf("llama");
   width.Set<uint32_t>("llama.embedding_length", 33);
-  EXPECT_THAT(ConfigOf(width), StatusIs(kBad, AllOf(HasSubstr("llama.embedding_length"),
-                                                    HasSubstr("llama.attention.head_count"))));
+  EXPECT_THAT(ConfigOf(width),
+              IsInvalidArgument("llama.embedding_length", "llama.attention.head_count"));
 }
 
 TEST(GgufConfigTest, LayersMustBeAlike) {
@@ -198,12 +189,11 @@ TEST(GgufConfigTest, LayersMustBeAlike) {
   EXPECT_EQ(config->num_kv_heads, 2);
   EXPECT_EQ(config->d_ff, 64);
   writer.SetArray<int32_t>("llama.attention.head_count_kv", {2, 4});
-  EXPECT_THAT(ConfigOf(writer),
-              StatusIs(kUnread, HasSubstr("head_count_kv' differs between layers (2 and 4)")));
+  EXPECT_THAT(ConfigOf(writer), IsUnimplemented("head_count_kv' differs between layers (2 and 4)"));
   writer.SetArray<int32_t>("llama.attention.head_count_kv", {});
-  EXPECT_THAT(ConfigOf(writer), StatusIs(kBad, HasSubstr("is an empty array")));
+  EXPECT_THAT(ConfigOf(writer), IsInvalidArgument("is an empty array"));
   writer.SetArray<int32_t>("llama.attention.head_count_kv", {0, 0});
-  EXPECT_THAT(ConfigOf(writer), StatusIs(kBad, HasSubstr("is 0, it must be between")));
+  EXPECT_THAT(ConfigOf(writer), IsInvalidArgument("is 0, it must be between"));
 }
 
 TEST(GgufConfigTest, ReadsLinearScaling) {
@@ -225,11 +215,11 @@ TEST(GgufConfigTest, ReadsLinearScaling) {
   old.Set<float>("llama.rope.scale_linear", 0);
   EXPECT_EQ(ConfigOf(old)->rope_scaling, std::nullopt);
   old.Set<float>("llama.rope.scaling.attn_factor", 2);
-  EXPECT_THAT(ConfigOf(old), StatusIs(kUnread, HasSubstr("rope.scaling.attn_factor' is 2")));
+  EXPECT_THAT(ConfigOf(old), IsUnimplemented("rope.scaling.attn_factor' is 2"));
 
   writer.SetText("llama.rope.scaling.type", "longrope");
-  EXPECT_THAT(ConfigOf(writer), StatusIs(kUnread, AllOf(HasSubstr("'llama.rope.scaling.type'"),
-                                                        HasSubstr("none, linear and yarn"))));
+  EXPECT_THAT(ConfigOf(writer),
+              IsUnimplemented("'llama.rope.scaling.type'", "none, linear and yarn"));
 }
 
 TEST(GgufConfigTest, ReadsYarn) {
@@ -262,10 +252,10 @@ TEST(GgufConfigTest, ReadsYarn) {
   writer.Set<float>("qwen2.rope.scaling.yarn_ext_factor", -1);
   EXPECT_THAT(ConfigOf(writer), IsOk());
   writer.Set<float>("qwen2.rope.scaling.yarn_ext_factor", 0);
-  EXPECT_THAT(ConfigOf(writer), StatusIs(kUnread, HasSubstr("yarn_ext_factor' is 0")));
+  EXPECT_THAT(ConfigOf(writer), IsUnimplemented("yarn_ext_factor' is 0"));
   writer.Remove("qwen2.rope.scaling.yarn_ext_factor");
   writer.Set<float>("qwen2.rope.scaling.yarn_log_multiplier", 0.1f);
-  EXPECT_THAT(ConfigOf(writer), StatusIs(kUnread, HasSubstr("yarn_log_multiplier' is 0.1")));
+  EXPECT_THAT(ConfigOf(writer), IsUnimplemented("yarn_log_multiplier' is 0.1"));
 }
 
 TEST(GgufConfigTest, TakesFactorsOfFrequencies) {
@@ -276,14 +266,14 @@ TEST(GgufConfigTest, TakesFactorsOfFrequencies) {
   EXPECT_THAT(config->rope_scaling->factors, ElementsAre(1, 2, 4, 8));
 
   EXPECT_THAT(ConfigOf(SmallGguf("llama"), {1, 2, 4}),
-              StatusIs(kBad, AllOf(HasSubstr("'rope_freqs.weight'"), HasSubstr("has 3 elements"))));
+              IsInvalidArgument("'rope_freqs.weight'", "has 3 elements"));
   for (const float factor : {0.0f, -1.0f, NAN, INFINITY}) {
     EXPECT_THAT(ConfigOf(SmallGguf("llama"), {1, 2, 4, factor}),
-                StatusIs(kBad, HasSubstr("'rope_freqs.weight'")));
+                IsInvalidArgument("'rope_freqs.weight'"));
   }
   GgufWriter both = SmallGguf("llama");
   both.Set<float>("llama.rope.scaling.factor", 2);
-  EXPECT_THAT(ConfigOf(both, {1, 2, 4, 8}), StatusIs(kUnread, HasSubstr("'rope_freqs.weight'")));
+  EXPECT_THAT(ConfigOf(both, {1, 2, 4, 8}), IsUnimplemented("'rope_freqs.weight'"));
 }
 
 TEST(GgufConfigTest, TakesAWindow) {
@@ -297,11 +287,10 @@ TEST(GgufConfigTest, TakesAWindow) {
     EXPECT_EQ(ConfigOf(writer)->sliding_window, std::nullopt) << none;
   }
   writer.Set<int32_t>("llama.attention.sliding_window", -4);
-  EXPECT_THAT(ConfigOf(writer),
-              StatusIs(kBad, AllOf(HasSubstr("llama.attention.sliding_window"), HasSubstr("-4"))));
+  EXPECT_THAT(ConfigOf(writer), IsInvalidArgument("llama.attention.sliding_window", "-4"));
   writer.Set<uint32_t>("llama.attention.sliding_window", 16);
   writer.SetArray<bool>("llama.attention.sliding_window_pattern", {true, false});
-  EXPECT_THAT(ConfigOf(writer), StatusIs(kUnread, HasSubstr("sliding_window_pattern")));
+  EXPECT_THAT(ConfigOf(writer), IsUnimplemented("sliding_window_pattern"));
 }
 
 TEST(GgufConfigTest, KeysThatChangeResultsAreRefused) {
@@ -312,19 +301,19 @@ TEST(GgufConfigTest, KeysThatChangeResultsAreRefused) {
         "llama.embedding_scale"}) {
     GgufWriter writer = SmallGguf("llama");
     writer.Set<float>(key, 8);
-    EXPECT_THAT(ConfigOf(writer), StatusIs(kUnread, AllOf(HasSubstr(key), HasSubstr("is 8"))));
+    EXPECT_THAT(ConfigOf(writer), IsUnimplemented(key, "is 8"));
     writer.Set<float>(key, 0);
     EXPECT_THAT(ConfigOf(writer), IsOk());
   }
   GgufWriter writer = SmallGguf("llama");
   writer.Set<bool>("llama.attention.causal", false);
-  EXPECT_THAT(ConfigOf(writer), StatusIs(kUnread, HasSubstr("llama.attention.causal")));
+  EXPECT_THAT(ConfigOf(writer), IsUnimplemented("llama.attention.causal"));
   GgufWriter values = SmallGguf("llama");
   values.Set<uint32_t>("llama.attention.value_length", 4);
-  EXPECT_THAT(ConfigOf(values), StatusIs(kUnread, HasSubstr("value_length' is 4, only 8")));
+  EXPECT_THAT(ConfigOf(values), IsUnimplemented("value_length' is 4, only 8"));
   GgufWriter partial = SmallGguf("qwen2");
   partial.Set<uint32_t>("qwen2.rope.dimension_count", 4);
-  EXPECT_THAT(ConfigOf(partial), StatusIs(kUnread, HasSubstr("qwen2.rope.dimension_count")));
+  EXPECT_THAT(ConfigOf(partial), IsUnimplemented("qwen2.rope.dimension_count"));
 }
 
 TEST(GgufConfigTest, EndsAreThoseThatAreNamedAndThoseThatAreKnown) {

@@ -12,9 +12,6 @@
 namespace tlm {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-
 ModelConfig ValidConfig() {
   ModelConfig config;
   config.model_type = "llama";
@@ -101,9 +98,7 @@ class BadModelConfigTest : public ::testing::TestWithParam<BadConfig> {};
 TEST_P(BadModelConfigTest, IsRefusedNamingFieldValueAndLimit) {
   ModelConfig config = ValidConfig();
   GetParam().spoil(config);
-  EXPECT_THAT(Validate(config),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr(GetParam().field), HasSubstr(GetParam().detail))));
+  EXPECT_THAT(Validate(config), IsInvalidArgument(GetParam().field, GetParam().detail));
 }
 
 INSTANTIATE_TEST_SUITE_P(

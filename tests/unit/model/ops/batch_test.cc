@@ -115,7 +115,7 @@ TEST_P(BatchTest, AFailedJobFailsItsOwnSequenceOnly) {
   const BatchResult result = SampleFrom(batch, logits);
   ASSERT_EQ(result.tokens.size(), 3u);
   EXPECT_THAT(result.tokens[0], IsOk());
-  EXPECT_THAT(result.tokens[1], StatusIs(absl::StatusCode::kDataLoss, ::testing::HasSubstr("40")));
+  EXPECT_THAT(result.tokens[1], IsDataLoss("40"));
   EXPECT_THAT(result.tokens[2], IsOk());
 }
 
@@ -169,7 +169,7 @@ TEST_P(BatchTest, ADraftIsPenalisedAsOutput) {
     const LogprobOptions score{
         .logprob = true, .top = row % 2 == 0 ? 20u : 200u, .processed = true};
     AddJob(row, params, score, &batch);
-    batch.jobs.back().draft = std::span(draft).first(static_cast<size_t>(5 * row));
+    batch.jobs.back().draft = std::span(draft).first(5 * row);
   }
   const BatchResult result = SampleFrom(batch, logits);
   ASSERT_EQ(result.tokens.size(), 6u);

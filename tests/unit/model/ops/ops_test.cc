@@ -35,8 +35,7 @@ struct Dot {
 Dot DotOf(const std::vector<float>& x, int64_t m, const HostMatrix& w, int64_t n) {
   Dot dot;
   for (int64_t k = 0; k < w.cols(); ++k) {
-    const double product =
-        static_cast<double>(x[static_cast<size_t>(m * w.cols() + k)]) * w.at(n, k);
+    const double product = static_cast<double>(x[m * w.cols() + k]) * w.at(n, k);
     dot.value += product;
     dot.magnitude += std::abs(product);
   }
@@ -144,10 +143,10 @@ class ActivationTest : public OpsTest {
   // f(values), through a matrix of k inputs.
   std::vector<float> Activate(Activation activation, const std::vector<float>& values, int64_t k) {
     const int64_t n = static_cast<int64_t>(values.size());
-    std::vector<float> diagonal(static_cast<size_t>(n * k), 0.0f);
-    for (int64_t i = 0; i < n; ++i) diagonal[static_cast<size_t>(i * k)] = values[i];
+    std::vector<float> diagonal(n * k, 0.0f);
+    for (int64_t i = 0; i < n; ++i) diagonal[i * k] = values[i];
     const auto packed = Pack(HostMatrix(k, weights(), diagonal));
-    std::vector<float> one(static_cast<size_t>(k), 0.0f);
+    std::vector<float> one(k, 0.0f);
     one[0] = 1.0f;
     const DeviceRows x = Upload(one, k, activations());
     const DeviceRows out = Poisoned(1, n, DType::kF32);

@@ -18,7 +18,6 @@ namespace tlm {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 using Pieces = std::vector<std::pair<std::string, double>>;
 
@@ -137,9 +136,7 @@ TEST(UnigramTest, AgreesWithTheDefinitionOnRandomPieces) {
 }
 
 TEST(UnigramTest, RefusesImpossibleModels) {
-  const auto refuses = [](const char* message) {
-    return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message));
-  };
+  const auto refuses = [](const char* message) { return IsInvalidArgument(message); };
   const auto create = [](const Pieces& pieces, std::optional<int32_t> unknown_id) {
     const Model model = ModelOf(pieces);
     return Unigram::Create(&model.vocabulary, model.scores,
@@ -160,8 +157,7 @@ TEST(UnigramTest, NamesCharactersThatNeedAnUnknownToken) {
   const auto unigram = Unigram::Create(&model.vocabulary, model.scores, {});
   ASSERT_THAT(unigram, IsOk());
   std::vector<int32_t> ids;
-  EXPECT_THAT(unigram->Encode("aé", &ids),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("character 'é'")));
+  EXPECT_THAT(unigram->Encode("aé", &ids), IsInvalidArgument("character 'é'"));
 }
 
 TEST(UnigramTest, OneWordOfAMebibyteTakesLinearTime) {

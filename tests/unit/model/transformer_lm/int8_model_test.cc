@@ -76,7 +76,7 @@ class Dequantised {
     const auto& matrix = static_cast<const CpuMatrix&>(**packed);
     const int64_t n = matrix.n();
     const int64_t k = matrix.k();
-    std::vector<float> row(static_cast<size_t>(k));
+    std::vector<float> row(k);
     auto& values = values_.emplace_back(std::make_unique<std::vector<float>>(n * k));
     for (int64_t output = 0; output < n; ++output) {
       matrix.CopyRow(output, row.data());
@@ -191,8 +191,7 @@ TEST(Int8ModelLoadTest, IsRefusedByABackendWithoutIt) {
   AsGivenOps as_given(*ops);
   EXPECT_THAT(TransformerLM::Load(random.config(), random.weights(), as_given, kLimits, kKv,
                                   WeightFormat::kInt8),
-              StatusIs(absl::StatusCode::kUnimplemented,
-                       ::testing::HasSubstr("int8 weights on backend cpu")));
+              IsUnimplemented("int8 weights on backend cpu"));
 }
 
 }  // namespace

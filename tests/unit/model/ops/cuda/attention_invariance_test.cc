@@ -45,7 +45,7 @@ TEST_P(AttentionInvarianceTest, ChunksAndUnitsGiveTheSameBits) {
   ASSERT_TRUE(std::ranges::none_of(world.output(0), [](float v) { return v != v; }));
   for (const int64_t chunk : reach.chunks) {
     std::vector<std::vector<Part>> batches;
-    std::vector<bool> tried(static_cast<size_t>(reach.tokens));
+    std::vector<bool> tried(reach.tokens);
     for (int64_t begin = 0; begin < reach.tokens; begin += chunk) {
       if (!IsTried(begin, chunk)) continue;
       const int64_t end = std::min(reach.tokens, begin + chunk);

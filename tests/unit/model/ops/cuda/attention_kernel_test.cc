@@ -27,27 +27,26 @@ std::vector<Expectation> Expected(const Heads& heads, const Sequence& sequence, 
   const int64_t kv_head = head / (heads.query_heads / heads.kv_heads);
   const int64_t first = heads.window > 0 ? std::max<int64_t>(0, position + 1 - heads.window) : 0;
   const auto at = [&](const std::vector<float>& values, int64_t t, int64_t d) -> double {
-    return values[static_cast<size_t>((t * heads.kv_heads + kv_head) * heads.head_dim + d)];
+    return values[(t * heads.kv_heads + kv_head) * heads.head_dim + d];
   };
   std::vector<double> scores;
   for (int64_t t = first; t <= position; ++t) {
     double dot = 0.0;
     for (int64_t d = 0; d < heads.head_dim; ++d) {
-      dot += double{sequence.q[static_cast<size_t>(
-                 (position * heads.query_heads + head) * heads.head_dim + d)]} *
+      dot += double{sequence.q[(position * heads.query_heads + head) * heads.head_dim + d]} *
              at(sequence.k, t, d);
     }
     scores.push_back(dot / std::sqrt(static_cast<double>(heads.head_dim)));
   }
   const double max = *std::max_element(scores.begin(), scores.end());
-  std::vector<Expectation> out(static_cast<size_t>(heads.head_dim));
+  std::vector<Expectation> out(heads.head_dim);
   double sum = 0.0;
   for (int64_t t = first; t <= position; ++t) {
-    const double weight = std::exp(scores[static_cast<size_t>(t - first)] - max);
+    const double weight = std::exp(scores[t - first] - max);
     sum += weight;
     for (int64_t d = 0; d < heads.head_dim; ++d) {
-      out[static_cast<size_t>(d)].value += weight * at(sequence.v, t, d);
-      out[static_cast<size_t>(d)].magnitude += weight * std::fabs(at(sequence.v, t, d));
+      out[d].value += weight * at(sequence.v, t, d);
+      out[d].magnitude += weight * std::fabs(at(sequence.v, t, d));
     }
   }
   for (Expectation& e : out) e = {e.value / sum, e.magnitude / sum};
@@ -65,10 +64,9 @@ void ExpectNear(const Heads& heads, const Sequence& sequence, const std::vector<
     for (int64_t head = 0; head < heads.query_heads; ++head) {
       const std::vector<Expectation> expected = Expected(heads, sequence, position, head);
       for (int64_t d = 0; d < heads.head_dim; ++d) {
-        const Expectation& e = expected[static_cast<size_t>(d)];
-        ASSERT_NEAR(
-            out[static_cast<size_t>((position * heads.query_heads + head) * heads.head_dim + d)],
-            e.value, rounding * (std::fabs(e.value) + e.magnitude) + 3e-6)
+        const Expectation& e = expected[d];
+        ASSERT_NEAR(out[(position * heads.query_heads + head) * heads.head_dim + d], e.value,
+                    rounding * (std::fabs(e.value) + e.magnitude) + 3e-6)
             << heads.name() << " position " << position << " head " << head << " dim " << d;
       }
     }
@@ -156,7 +154,7 @@ TEST(AttentionKernelTest, DecodeGivesTheBitsOfPrefill) {
 TEST(AttentionKernelTest, MoreRecordsThanFitSharedMemoryAreFoldedInTheSameOrder) {
   for (const Heads& heads : {Heads{DType::kBF16, 4, 1, 64}, Heads{DType::kF32, 5, 1, 4}}) {
     std::vector<int32_t> blocks(21);
-    for (int i = 0; i < 21; ++i) blocks[static_cast<size_t>(i)] = (i * 5 + 2) % 24;
+    for (int i = 0; i < 21; ++i) blocks[i] = (i * 5 + 2) % 24;
     World world(heads, {Sequence(heads, 1300, 21, blocks)});
     world.Run({{{0, 1284, 1300}}}, {.unit_tiles = 1000});
     const std::vector<uint32_t> whole = Bits(world.output(0));
@@ -315,9 +313,8 @@ TEST(AttentionKernelTest, NonFiniteQueriesStayInTheirRows) {
     world.Run({{{0, 0, 100}}}, {.unit_tiles = 1});
     const std::vector<uint32_t> clean = Bits(world.output(0));
     const int64_t bad = 70 * heads.q_cols();
-    world.sequence(0).q[static_cast<size_t>(bad)] = kNan;
-    world.sequence(0).q[static_cast<size_t>(bad + heads.head_dim)] =
-        std::numeric_limits<float>::infinity();
+    world.sequence(0).q[bad] = kNan;
+    world.sequence(0).q[bad + heads.head_dim] = std::numeric_limits<float>::infinity();
     world.Run({{{0, 0, 100}}}, {.unit_tiles = 1});
     const std::vector<uint32_t> found = Bits(world.output(0));
     for (size_t i = 0; i < found.size(); ++i) {
@@ -358,8 +355,7 @@ TEST(AttentionKernelTest, LargeScoresDoNotOverflow) {
       const std::vector<Expectation> expected = Expected(heads, world.sequence(0), position, 0);
       for (int64_t d = 0; d < heads.head_dim; ++d) {
         // Scores of some 10^4 in float32 leave errors of 10^-3 in the exponent.
-        ASSERT_NEAR(world.output(0)[static_cast<size_t>(position * heads.head_dim + d)],
-                    expected[static_cast<size_t>(d)].value, 0.05);
+        ASSERT_NEAR(world.output(0)[position * heads.head_dim + d], expected[d].value, 0.05);
       }
     }
   }
@@ -473,10 +469,10 @@ TEST(AttentionKernelTest, WhatIsNoNumberInEightBitsIsWhatItIsInSixteen) {
     for (const bool is_value : {false, true}) {
       Sequence sequence(plain, tokens, 33, {2, 0, 1});
       if (is_value) {
-        sequence.v[static_cast<size_t>(37 * dim + dim - 3)] = kNan;
-        sequence.v[static_cast<size_t>(95 * dim + 9)] = -std::numeric_limits<float>::infinity();
+        sequence.v[37 * dim + dim - 3] = kNan;
+        sequence.v[95 * dim + 9] = -std::numeric_limits<float>::infinity();
       } else {
-        sequence.k[static_cast<size_t>(75 * dim + 41)] = kNan;
+        sequence.k[75 * dim + 41] = kNan;
       }
       BytesAndValues worlds(plain, sequence);
       for (const int64_t position : {63, 80, 149}) {
@@ -488,7 +484,7 @@ TEST(AttentionKernelTest, WhatIsNoNumberInEightBitsIsWhatItIsInSixteen) {
           ASSERT_EQ(found, Bits(worlds.values.output(0)))
               << plain.name() << (is_value ? " values " : " keys ") << begin << " .. " << position;
           const auto out = [&](int64_t d) {
-            return worlds.bytes.output(0)[static_cast<size_t>(position * plain.q_cols() + d)];
+            return worlds.bytes.output(0)[position * plain.q_cols() + d];
           };
           ASSERT_EQ(std::isnan(out(dim - 3)), is_value || position >= 75);
           ASSERT_EQ(std::isnan(out(9)), position >= (is_value ? 95 : 75));
@@ -509,7 +505,7 @@ TEST(AttentionKernelTest, WhatIsNoNumberInEightBitsIsNoneInAttention) {
     world.Run({{{0, 0, 65}}, {{0, 70, 100}}}, {.unit_tiles = 1});
     for (const int64_t position : {3, 64, 70, 99}) {
       for (int64_t d = 0; d < 64; ++d) {
-        const float out = world.output(0)[static_cast<size_t>(position * heads.q_cols() + 64 + d)];
+        const float out = world.output(0)[position * heads.q_cols() + 64 + d];
         ASSERT_EQ(std::isnan(out), position >= 70 && (d == 5 || d == 37))
             << heads.name() << " position " << position << " dim " << d;
       }

@@ -222,7 +222,7 @@ struct Mix {
 
 std::vector<Mix> RealisticMixes() {
   const auto decode = [](int64_t sequences, int64_t position) {
-    return std::vector<Chunk>(static_cast<size_t>(sequences), Chunk{position, 1});
+    return std::vector<Chunk>(sequences, Chunk{position, 1});
   };
   std::vector<Mix> mixes = {{"batch 32 at 1k", decode(32, 1024)},
                             {"batch 64 at 1k", decode(64, 1024)},
@@ -328,7 +328,7 @@ TEST(AttentionPlanTest, ASmallBatchFitsTheMemoryOfItsTokens) {
   const BatchLimits limits{
       .max_tokens = 512, .max_sequences = 100, .max_logits_rows = 1, .max_context = 2048};
   for (const int64_t tokens : {1, 7, 64}) {
-    const Batch batch = MakeBatch(std::vector<Chunk>(static_cast<size_t>(tokens), Chunk{2000, 1}));
+    const Batch batch = MakeBatch(std::vector<Chunk>(tokens, Chunk{2000, 1}));
     AttentionPlanner planner(limits, kLlama8B, kH200);
     const size_t bytes = planner.work_bytes(tokens);
     EXPECT_LT(bytes, planner.work_bytes());
@@ -356,9 +356,8 @@ TEST(AttentionPlanTest, BatchesBeyondTheLimitsAreRefused) {
       .max_tokens = 4, .max_sequences = 2, .max_logits_rows = 1, .max_context = 128};
   AttentionPlanner planner(limits, shape, {true, 2, 64});
   EXPECT_THAT(MakeWork(planner, MakeBatch({{0, 1}, {0, 1}, {0, 1}})),
-              StatusIs(absl::StatusCode::kInvalidArgument, testing::HasSubstr("the limit is 8")));
-  EXPECT_THAT(MakeWork(planner, MakeBatch({{128, 1}})),
-              StatusIs(absl::StatusCode::kInvalidArgument, testing::HasSubstr("the limit is 128")));
+              IsInvalidArgument("the limit is 8"));
+  EXPECT_THAT(MakeWork(planner, MakeBatch({{128, 1}})), IsInvalidArgument("the limit is 128"));
   EXPECT_THAT(MakeWork(planner, MakeBatch({{127, 1}, {0, 1}})), IsOk());
   EXPECT_THAT(MakeWork(planner, Batch()), IsOk());
 }
@@ -410,13 +409,13 @@ TEST(AttentionPlanTest, UnitsKnowThePositionsOfTheirRows) {
       const auto offset = (unit.head + row) / kGroup;
       const auto token = static_cast<size_t>(unit.token + offset);
       ASSERT_EQ(batch.positions[token], unit.position + offset);
-      ASSERT_EQ(batch.sequence_of[token], batch.sequence_of[static_cast<size_t>(unit.token)]);
+      ASSERT_EQ(batch.sequence_of[token], batch.sequence_of[unit.token]);
     }
     ASSERT_EQ(unit.last_position, unit.position + (unit.head + unit.rows - 1) / kGroup);
     ASSERT_EQ(unit.item_end, unit.last_position / kAttentionTile + 1);
     // What follows a gap, too: where the sequence's first token in the batch stands.
     constexpr int32_t kStored[] = {0, 37, 1000, 3};
-    ASSERT_EQ(unit.stored, kStored[batch.sequence_of[static_cast<size_t>(unit.token)]]);
+    ASSERT_EQ(unit.stored, kStored[batch.sequence_of[unit.token]]);
   }
   EXPECT_EQ(rows, batch.tokens() * kLlama8B.num_heads);
 }

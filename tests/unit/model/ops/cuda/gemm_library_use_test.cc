@@ -42,7 +42,7 @@ class TestLibrary : public GemmLibrary {
 
   absl::Status Run(int plan, const void* x, int64_t x_stride, int64_t m, const void* w, void* out,
                    int64_t out_stride, cudaStream_t stream) override {
-    const LibraryGemm& gemm = gemms[static_cast<size_t>(plan)];
+    const LibraryGemm& gemm = gemms[plan];
     EXPECT_GT(m, gemm.min_rows);
     EXPECT_LE(m, gemm.max_rows);
     if (refuses) return absl::UnimplementedError("refused");
@@ -94,9 +94,9 @@ class TestLibrary : public GemmLibrary {
   static absl::Status MultiplyHalves(const LibraryGemm& gemm, const void* x, int64_t x_stride,
                                      int64_t m, const void* w, void* out, int64_t out_stride,
                                      cudaStream_t stream) {
-    std::vector<uint16_t> host_x(static_cast<size_t>((m - 1) * x_stride + gemm.k));
-    std::vector<uint16_t> host_w(static_cast<size_t>((gemm.n - 1) * gemm.w_stride + gemm.k));
-    std::vector<uint16_t> host_out(static_cast<size_t>((m - 1) * out_stride + gemm.n));
+    std::vector<uint16_t> host_x((m - 1) * x_stride + gemm.k);
+    std::vector<uint16_t> host_w((gemm.n - 1) * gemm.w_stride + gemm.k);
+    std::vector<uint16_t> host_out((m - 1) * out_stride + gemm.n);
     TLM_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream));
     TLM_CUDA_RETURN_IF_ERROR(
         cudaMemcpy(host_x.data(), x, host_x.size() * 2, cudaMemcpyDeviceToHost));
@@ -111,7 +111,7 @@ class TestLibrary : public GemmLibrary {
           return simt::MmaDot(MatrixUnitUnderTest(), simt::MmaInput::kBf16, a + begin, b + begin,
                               half, 0.0f);
         };
-        host_out[static_cast<size_t>(row * out_stride + j)] = FloatToBf16(sum(0) + sum(half));
+        host_out[row * out_stride + j] = FloatToBf16(sum(0) + sum(half));
       }
     }
     TLM_CUDA_RETURN_IF_ERROR(
@@ -387,7 +387,7 @@ TEST_F(GemmLibraryUseTest, PanelsOfMatricesInBlocksAreProbed) {
   // Rows that the blocks' own kernel takes, and where a block has too little memory for that.
   const auto first = [&few](int64_t rows) {
     Numbers numbers{rows, few.cols, few.dtype, few.values};
-    numbers.values.resize(static_cast<size_t>(rows * few.cols));
+    numbers.values.resize(rows * few.cols);
     return numbers;
   };
   CudaProperties small = device_->properties();

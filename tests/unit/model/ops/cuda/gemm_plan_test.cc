@@ -82,10 +82,9 @@ TEST(GemmPlanTest, BlocksShareTheTilesEvenly) {
     const int64_t most = fitting * device.multiprocessors;
     EXPECT_EQ(rounds, (tiles + most - 1) / most);
     // Blocks go to the multiprocessors one by one, and once more.
-    std::vector<int64_t> loads(static_cast<size_t>(device.multiprocessors));
+    std::vector<int64_t> loads(device.multiprocessors);
     for (int64_t block = 0; block < plan.grid; ++block) {
-      loads[static_cast<size_t>(block % device.multiprocessors)] +=
-          CeilDiv(tiles - block, plan.grid);
+      loads[block % device.multiprocessors] += CeilDiv(tiles - block, plan.grid);
     }
     EXPECT_EQ(*std::max_element(loads.begin(), loads.end()),
               CeilDiv(tiles, device.multiprocessors));

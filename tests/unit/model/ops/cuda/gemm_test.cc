@@ -23,7 +23,7 @@ std::vector<float> BiasOf(int64_t n) { return RandomNumbers(1, n, DType::kF32, 7
 Numbers FirstRows(const Numbers& numbers, int64_t rows) {
   Numbers first = numbers;
   first.rows = rows;
-  first.values.resize(static_cast<size_t>(rows * numbers.cols));
+  first.values.resize(rows * numbers.cols);
   return first;
 }
 

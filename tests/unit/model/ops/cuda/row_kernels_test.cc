@@ -230,10 +230,10 @@ TEST(PrepareAttentionKernelTest, KeysAreNormalisedAndRotatedLikeQueries) {
     for (int32_t i = 0; i < dim; ++i) {
       gain.push_back(1.0f + 0.1f * static_cast<float>(i));
       const float angle = 0.3f * static_cast<float>(i / 2);
-      angles[static_cast<size_t>(dim + i)] = i % 2 == 0 ? std::cos(angle) : std::sin(angle);
+      angles[dim + i] = i % 2 == 0 ? std::cos(angle) : std::sin(angle);
     }
     const OnDevice<float> qkv(row), on_gain(gain), table(angles),
-        cache(std::vector<float>(static_cast<size_t>(2 * 64 * dim), std::nanf("")));
+        cache(std::vector<float>(2 * 64 * dim, std::nanf("")));
     const OnDevice<int32_t> position({1}), zero({0});
     PrepareAttentionArgs args = OneOfEach(dim, on_gain, table, position, zero);
     args.qkv = qkv.data();
@@ -253,10 +253,10 @@ TEST(PrepareAttentionKernelTest, HeadsAreReadAfterTheKernelBeforeAllElseMayBeEar
   // A norm writes the rows; both begin early.
   SetKernelOverlap(DeviceOverlapsKernels());
   const int64_t tokens = 5, dim = 3 * 8;
-  const OnDevice<float> x(std::vector<float>(static_cast<size_t>(tokens * dim), 2.0f)),
-      gain(std::vector<float>(static_cast<size_t>(dim), 1.0f)),
-      head_gain(std::vector<float>(8, 3.0f)), table(std::vector<float>(8 * 64, 1.0f));
-  const OnDevice<uint16_t> qkv(std::vector<uint16_t>(static_cast<size_t>(tokens * dim), 0)),
+  const OnDevice<float> x(std::vector<float>(tokens * dim, 2.0f)),
+      gain(std::vector<float>(dim, 1.0f)), head_gain(std::vector<float>(8, 3.0f)),
+      table(std::vector<float>(8 * 64, 1.0f));
+  const OnDevice<uint16_t> qkv(std::vector<uint16_t>(tokens * dim, 0)),
       cache(std::vector<uint16_t>(2 * 64 * 8, 0));
   const OnDevice<int32_t> positions({0, 1, -1, 2, 63}), zeros({0, 0, 0, 0, 0});
   const DeviceWatch watch;
@@ -350,11 +350,10 @@ TEST(RowKernelsTest, EveryKernelWaitsForTheOneBefore) {
   // begins early, and reads too early unless it waits.
   SetKernelOverlap(DeviceOverlapsKernels());
   const int64_t dim = 2304;
-  std::vector<uint16_t> ones(static_cast<size_t>(4 * dim), FloatToBf16(1.0f));
+  std::vector<uint16_t> ones(4 * dim, FloatToBf16(1.0f));
   const OnDevice<uint16_t> table(ones), delta(ones), normed(std::vector<uint16_t>(ones.size(), 0));
   const OnDevice<int32_t> ids({0, 1, 2, 3});
-  const OnDevice<float> x(std::vector<float>(static_cast<size_t>(4 * dim), 0.0f)),
-      gain(std::vector<float>(static_cast<size_t>(dim), 1.0f));
+  const OnDevice<float> x(std::vector<float>(4 * dim, 0.0f)), gain(std::vector<float>(dim, 1.0f));
   const DeviceWatch watch;
   cudaStream_t stream = nullptr;
   ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
@@ -382,7 +381,7 @@ TEST(RowKernelsTest, EveryKernelWaitsForTheOneBefore) {
   ASSERT_EQ(LaunchAddNorm(norm, DType::kBF16, stream), cudaSuccess);  // x = 3
   ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
   ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
-  EXPECT_EQ(x.Read(), std::vector<float>(static_cast<size_t>(4 * dim), 3.0f));
+  EXPECT_EQ(x.Read(), std::vector<float>(4 * dim, 3.0f));
   EXPECT_EQ(delta.Read(), ones);
   watch.ExpectOverlap();
   SetKernelOverlap(false);
@@ -396,7 +395,7 @@ TEST(SwiGluTest, RowsThatABlockGoesOnToAreLikeItsFirst) {
   std::mt19937 engine(5);
   std::normal_distribution<float> normal(0.0f, 4.0f);
   for (const int stride : {2 * kColumns, 2 * kColumns + 1}) {
-    std::vector<uint16_t> values(static_cast<size_t>(kRows * stride));
+    std::vector<uint16_t> values(kRows * stride);
     for (uint16_t& value : values) value = FloatToBf16(normal(engine));
     const OnDevice<uint16_t> gate_up(values);
     const std::vector<uint16_t> untouched(values.size(), 0x7fff);
@@ -415,7 +414,7 @@ TEST(SwiGluTest, RowsThatABlockGoesOnToAreLikeItsFirst) {
     const std::vector<uint16_t> out = at_once.Read();
     EXPECT_EQ(out, in_halves.Read()) << stride;
     for (int row = 0; row < kRows; ++row) {
-      const auto* const first = &out[static_cast<size_t>(row * stride)];
+      const auto* const first = &out[row * stride];
       ASSERT_EQ(std::count(first, first + kColumns, 0x7fff), 0) << row;
       ASSERT_EQ(std::count(first + kColumns, first + stride, 0x7fff), stride - kColumns) << row;
     }
