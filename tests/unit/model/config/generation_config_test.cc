@@ -92,11 +92,9 @@ TEST(GenerationConfigTest, NamesFileKeyAndValueOfWhatIsWrong) {
 }
 
 absl::StatusOr<GenerationDefaults> Read(const GgufWriter& writer) {
-  const std::string file = writer.Bytes();
-  const auto header =
-      ParseGgufHeader({reinterpret_cast<const std::byte*>(file.data()), file.size()});
-  if (!header.ok()) return header.status();
-  return ReadGgufGenerationDefaults(header->metadata);
+  const GgufInMemory gguf(writer);
+  if (!gguf.header.ok()) return gguf.header.status();
+  return ReadGgufGenerationDefaults(gguf.header->metadata);
 }
 
 TEST(GgufGenerationDefaultsTest, ReadsEveryValue) {

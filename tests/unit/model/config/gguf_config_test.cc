@@ -19,11 +19,9 @@ using ::testing::Optional;
 
 absl::StatusOr<ModelConfig> ConfigOf(const GgufWriter& writer,
                                      const std::vector<float>& rope_factors = {}) {
-  const std::string file = writer.Bytes();
-  const auto header =
-      ParseGgufHeader({reinterpret_cast<const std::byte*>(file.data()), file.size()});
-  if (!header.ok()) return header.status();
-  return ReadGgufConfig(header->metadata, header->tensors, rope_factors);
+  const GgufInMemory gguf(writer);
+  if (!gguf.header.ok()) return gguf.header.status();
+  return ReadGgufConfig(gguf.header->metadata, header->tensors, rope_factors);
 }
 
 // The configuration, which must be one to accept.

@@ -8,7 +8,6 @@
 #include <random>
 
 #include "model/base/errors.h"
-#include "tests/support/cpu_seconds.h"
 #include "tests/support/status_matchers.h"
 
 namespace tlm {
@@ -198,25 +197,6 @@ TEST(BpeTest, NamesCharactersWithoutAToken) {
   ASSERT_THAT(bpe, IsOk());
   std::vector<int32_t> ids;
   EXPECT_THAT(bpe->Encode("aü", &ids), IsInvalidArgument("character 'ü'"));
-}
-
-// A quadratic algorithm would take 64 times as long for 8 times the letters.
-TEST(BpeTest, OneWordOfAMebibyteTakesNearlyLinearTime) {
-  std::vector<BpeMerge> merges;
-  for (std::string run = "a"; run.size() < 16; run += run) merges.emplace_back(run, run);
-  const Vocabulary vocabulary = VocabularyOf("ab", merges);
-  const auto bpe = Bpe::Create(&vocabulary, merges, {});
-  ASSERT_THAT(bpe, IsOk());
-  const auto seconds_for = [&](size_t length) {
-    const std::string word(length, 'a');
-    return LeastCpuSeconds([&] {
-      std::vector<int32_t> ids;
-      EXPECT_THAT(bpe->Encode(word, &ids), IsOk());
-      EXPECT_EQ(ids.size(), length / 16);
-    });
-  };
-  constexpr size_t kMebibyte = 1 << 20;
-  EXPECT_LT(seconds_for(kMebibyte), 32 * seconds_for(kMebibyte / 8));
 }
 
 }  // namespace

@@ -11,7 +11,6 @@
 
 #include "model/base/errors.h"
 #include "model/text/utf8.h"
-#include "tests/support/cpu_seconds.h"
 #include "tests/support/status_matchers.h"
 
 namespace tlm {
@@ -158,26 +157,6 @@ TEST(UnigramTest, NamesCharactersThatNeedAnUnknownToken) {
   ASSERT_THAT(unigram, IsOk());
   std::vector<int32_t> ids;
   EXPECT_THAT(unigram->Encode("aé", &ids), IsInvalidArgument("character 'é'"));
-}
-
-TEST(UnigramTest, OneWordOfAMebibyteTakesLinearTime) {
-  Pieces pieces = {{"<unk>", 0}};
-  for (std::string run = "a"; run.size() <= 16; run += run) {
-    pieces.emplace_back(run, -1.0 / static_cast<double>(run.size()));
-  }
-  const Model model = ModelOf(pieces);
-  const auto unigram = Unigram::Create(&model.vocabulary, model.scores, {});
-  ASSERT_THAT(unigram, IsOk());
-  const auto seconds_for = [&](size_t length) {
-    const std::string word(length, 'a');
-    return LeastCpuSeconds([&] {
-      std::vector<int32_t> ids;
-      EXPECT_THAT(unigram->Encode(word, &ids), IsOk());
-      EXPECT_EQ(ids.size(), length / 16);
-    });
-  };
-  constexpr size_t kMebibyte = 1 << 20;
-  EXPECT_LT(seconds_for(kMebibyte), 32 * seconds_for(kMebibyte / 8));
 }
 
 }  // namespace
