@@ -230,26 +230,6 @@ TEST_P(MatMulTest, GatedIsTheGatedProduct) {
   }
 }
 
-TEST_P(MatMulTest, GatedRowsDoNotDependOnHowManyThereAre) {
-  const int64_t kRows = 70;
-  for (const auto& [n, k] : {std::pair<int64_t, int64_t>{21, 50}, {48, 80}}) {
-    const auto packed = Pack(HostMatrix(2 * n, k, weights(), 3), MatrixUse::kGated);
-    const std::vector<float> x = RandomFloats(kRows * k, 4);
-    const DeviceRows all = Upload(x, k, activations());
-    const DeviceRows out = Poisoned(kRows, n, activations());
-    ASSERT_THAT(ops_->MatMulGated(all.rows, *packed, nullptr, out.rows), IsOk());
-    const std::vector<float> together = Download(out);
-    for (int64_t row = 0; row < kRows; row += 23) {
-      const DeviceRows one = Upload(
-          std::vector<float>(x.begin() + row * k, x.begin() + (row + 1) * k), k, activations());
-      const DeviceRows alone = Poisoned(1, n, activations());
-      ASSERT_THAT(ops_->MatMulGated(one.rows, *packed, nullptr, alone.rows), IsOk());
-      ASSERT_EQ(Download(alone),
-                std::vector<float>(together.begin() + row * n, together.begin() + (row + 1) * n));
-    }
-  }
-}
-
 // The rows of a packed matrix, as Embed gives them.
 class PackTest : public OpsTest {
  protected:
