@@ -265,25 +265,6 @@ TEST(SentencePieceTest, RefusesInconsistentFiles) {
   EXPECT_THAT(Tokenizer::FromJson(byte_level.dump()), IsUnimplemented("'Unigram' behind"));
 }
 
-TEST(SentencePieceTest, SurvivesDamagedFiles) {
-  std::mt19937 random(23);
-  int refused = 0;
-  for (const std::string& text : EveryLayout()) {
-    for (int round = 0; round < 150; ++round) {
-      std::string damaged = text;
-      for (int i = 0; i <= round % 3; ++i) {
-        damaged[random() % damaged.size()] = "0,]}\"[-x"[random() % 8];
-      }
-      const auto tokenizer = Tokenizer::FromJson(damaged);
-      refused += tokenizer.ok() ? 0 : 1;
-      if (!tokenizer.ok()) continue;
-      const auto ids = (*tokenizer)->Encode("abc <s> é 12", true);
-      if (ids.ok()) (void)(*tokenizer)->Decode(*ids);
-    }
-  }
-  EXPECT_GT(refused, 0);
-}
-
 // All of a text is one word here. A quadratic step would take 64 times as long for 8 times the
 // text.
 TEST(SentencePieceTest, AMebibyteTakesNearlyLinearTime) {

@@ -274,6 +274,25 @@ TEST(SafetensorsTest, RefusesAFileWithoutAWholeHeader) {
               IsInvalidArgument("header length is 18446744073709551615"));
 }
 
+TEST(SafetensorsTest, NoTruncatedOrExtendedFileIsAccepted) {
+  SafetensorsWriter writer;
+  writer.SetMetadata("format", "pt");
+  writer.AddF32("embedding", {4, 3}, std::vector<float>(12, 0.5f));
+  writer.Add("half", DType::kBF16, {5}, "0123456789");
+  writer.AddF32("scalar", {}, {1});
+  const std::string good = writer.Bytes();
+  const TempDir dir;
+  const auto opens = [&](const std::string& content) {
+    return SafetensorsFile::Open(dir.Write("x.safetensors", content)).ok();
+  };
+  ASSERT_TRUE(opens(good));
+  for (size_t length = 0; length < good.size(); ++length) {
+    EXPECT_FALSE(opens(good.substr(0, length))) << length;
+  }
+  EXPECT_FALSE(opens(good + '\0'));
+  EXPECT_FALSE(opens(good + good));
+}
+
 TEST(SafetensorsTest, ErrorsNameFileAndTensor) {
   const TempDir dir;
   const std::string path = dir.Write(
