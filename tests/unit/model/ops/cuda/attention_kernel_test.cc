@@ -126,31 +126,6 @@ TEST(AttentionKernelTest, ChunksSplitsAndGridsGiveTheSameBits) {
   }
 }
 
-TEST(AttentionKernelTest, DecodeGivesTheBitsOfPrefill) {
-  for (const Heads& heads : {Heads{DType::kBF16, 4, 1, 64}, Heads{DType::kF16, 2, 1, 256, 70},
-                             Heads{DType::kBF16, 18, 1, 64, 40}, Heads{DType::kF32, 2, 2, 5}}) {
-    World world(heads, {Sequence(heads, 150, 9, {2, 9, 4})});
-    world.Run({{{0, 0, 150}}}, {});
-    const std::vector<uint32_t> whole = Bits(world.output(0));
-    std::vector<std::vector<Part>> batches = Chunks(0, 150, 1);
-    // The steps around the borders of tiles and of the window, and some more.
-    std::erase_if(batches, [](const std::vector<Part>& batch) {
-      const int64_t position = batch[0].begin;
-      return position % 64 > 1 && position % 64 < 62 && position % 13 != 0;
-    });
-    for (const int64_t unit_tiles : {0, 1}) {
-      world.Run(batches, {.unit_tiles = unit_tiles});
-      const std::vector<uint32_t> decoded = Bits(world.output(0));
-      for (const std::vector<Part>& batch : batches) {
-        for (int64_t i = 0; i < heads.q_cols(); ++i) {
-          const size_t at = static_cast<size_t>(batch[0].begin * heads.q_cols() + i);
-          ASSERT_EQ(decoded[at], whole[at]) << heads.name() << ", position " << batch[0].begin;
-        }
-      }
-    }
-  }
-}
-
 TEST(AttentionKernelTest, MoreRecordsThanFitSharedMemoryAreFoldedInTheSameOrder) {
   for (const Heads& heads : {Heads{DType::kBF16, 4, 1, 64}, Heads{DType::kF32, 5, 1, 4}}) {
     std::vector<int32_t> blocks(21);
