@@ -208,8 +208,7 @@ std::vector<uint32_t> TwoSteps(const AttentionUnit& unit, int32_t window, bool o
                                 .blocks = 2,
                                 .work = on_work.data()};
   EXPECT_EQ(LoadAttention(heads.dtype, kDim, heads.fp8, /*mma=*/true), cudaSuccess);
-  cudaStream_t stream = nullptr;
-  EXPECT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  const OverlappingStream stream;
   SetKernelOverlap(overlap);
   EXPECT_EQ(LaunchPrepareAttention(prepare, heads.dtype, stream), cudaSuccess);
   EXPECT_EQ(LaunchEmbed(embed, stream), cudaSuccess);
@@ -218,9 +217,7 @@ std::vector<uint32_t> TwoSteps(const AttentionUnit& unit, int32_t window, bool o
   prepare.tokens = 1;
   EXPECT_EQ(LaunchPrepareAttention(prepare, heads.dtype, stream), cudaSuccess);
   EXPECT_EQ(LaunchAttention(attention, heads.dtype, /*mma=*/true, stream), cudaSuccess);
-  EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
-  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
-  SetKernelOverlap(false);
+  stream.Synchronize();
   return Bits(Decode(out.Read(kDim * 2), heads.dtype));
 }
 

@@ -22,6 +22,7 @@
 #include "model/ops/cuda/kernels/launch.h"
 #include "model/tensor/fp8.h"
 #include "tests/support/simt/device_under_test.h"
+#include "tests/unit/model/ops/cuda/device_memory.h"
 
 namespace tlm {
 
@@ -101,41 +102,6 @@ inline std::vector<float> ThroughFp8(std::vector<float> values, int64_t head_dim
   }
   return values;
 }
-
-class DeviceMemory {
- public:
-  explicit DeviceMemory(size_t bytes) {
-    EXPECT_EQ(cudaMalloc(&data_, std::max<size_t>(bytes, 1)), cudaSuccess);
-    EXPECT_EQ(cudaMemsetAsync(data_, 0xff, bytes, nullptr), cudaSuccess);  // NaN
-    EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
-  }
-  explicit DeviceMemory(const std::vector<uint8_t>& bytes) : DeviceMemory(bytes.size()) {
-    Write(bytes.data(), bytes.size());
-  }
-  ~DeviceMemory() { cudaFree(data_); }
-  DeviceMemory(const DeviceMemory&) = delete;
-  DeviceMemory& operator=(const DeviceMemory&) = delete;
-
-  void* data() const { return data_; }
-  template <typename T>
-  T* as() const {
-    return static_cast<T*>(data_);
-  }
-  void Write(const void* from, size_t bytes) {
-    EXPECT_EQ(cudaMemcpyAsync(data_, from, bytes, cudaMemcpyHostToDevice, nullptr), cudaSuccess);
-    EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
-  }
-  std::vector<uint8_t> Read(size_t bytes) const {
-    std::vector<uint8_t> out(bytes);
-    EXPECT_EQ(cudaMemcpyAsync(out.data(), data_, bytes, cudaMemcpyDeviceToHost, nullptr),
-              cudaSuccess);
-    EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
-    return out;
-  }
-
- private:
-  void* data_ = nullptr;
-};
 
 // A sequence's queries, keys and values for all its positions, as stored; and its blocks.
 struct Sequence {

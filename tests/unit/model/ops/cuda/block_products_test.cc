@@ -162,6 +162,30 @@ class BlockProductsTest : public ::testing::Test {
     const TensorView view{DType::kF32, Shape{n}, bias.data()};
     return ops_->PackVector({&view, 1}).value();
   }
+  // Parts in blocks one above the other, and their values as bfloat16.
+  struct Packed {
+    std::unique_ptr<Matrix> blocks, rounded;
+  };
+  Packed PackBoth(const std::vector<const Blocks*>& parts, MatrixUse use = MatrixUse::kPlain) {
+    std::vector<TensorView> views;
+    std::vector<float> values;
+    for (const Blocks* const part : parts) {
+      views.push_back(part->view());
+      values.insert(values.end(), part->values().begin(), part->values().end());
+    }
+    EXPECT_TRUE(ops_->TakesBlocks(views, use));
+    return {Pack(views, use), PackRounded(values, views[0].shape[1], use)};
+  }
+  void ExpectSameProducts(const std::vector<const Blocks*>& parts,
+                          const std::vector<int64_t>& row_counts = {1, 9, 65}) {
+    const Packed packed = PackBoth(parts);
+    ExpectSameProducts(*packed.blocks, *packed.rounded, row_counts);
+  }
+  void ExpectSameGated(const Blocks& gate, const Blocks& up,
+                       const std::vector<int64_t>& row_counts = {1, 17, 66}) {
+    const Packed packed = PackBoth({&gate, &up}, MatrixUse::kGated);
+    ExpectSameGated(*packed.blocks, *packed.rounded, row_counts);
+  }
   void ExpectSameProducts(const Matrix& actual, const Matrix& expected,
                           const std::vector<int64_t>& row_counts = {1, 9, 65}) {
     const Buffer bias = Bias(actual.n());
@@ -205,9 +229,7 @@ TEST_F(BlockProductsTest, RowCountsDoNotMatter) {
   for (const DType type : {DType::kQ4K, DType::kI4G128}) {
     SCOPED_TRACE(DTypeName(type));
     const Blocks blocks(type, 96, InputsFor(type), 2);
-    const auto packed = Pack({&blocks.view(), 1});
-    ExpectSameProducts(*packed, *PackRounded(blocks.values(), packed->k()),
-                       {1, 2, 7, 8, 9, 16, 17, 31, 33, 63, 64, 65, 128, 129});
+    ExpectSameProducts({&blocks}, {1, 2, 7, 8, 9, 16, 17, 31, 33, 63, 64, 65, 128, 129});
   }
 }
 
@@ -215,9 +237,8 @@ TEST_F(BlockProductsTest, RowCountsDoNotMatter) {
 TEST_F(BlockProductsTest, ShortScalesHaveTheProductsOfTheirRoundedValues) {
   for (const DType type : OwnBlockTypes()) {
     SCOPED_TRACE(DTypeName(type));
-    const int64_t k = InputsFor(type);
-    const Blocks blocks(type, 40, k, 37, /*reordered=*/false, /*short_scales=*/true);
-    ExpectSameProducts(*Pack({&blocks.view(), 1}), *PackRounded(blocks.values(), k), {1, 9, 65});
+    const Blocks blocks(type, 40, InputsFor(type), 37, /*reordered=*/false, /*short_scales=*/true);
+    ExpectSameProducts({&blocks});
   }
 }
 
@@ -229,56 +250,33 @@ TEST_F(BlockProductsTest, FewRowsNeedNoPanel) {
     const int64_t k = InputsFor(type);
     // More strips than blocks at work, the last one narrow.
     const Blocks blocks(type, 296, k, 31);
-    ExpectSameProducts(*Pack({&blocks.view(), 1}), *PackRounded(blocks.values(), k),
-                       {1, 8, 9, 16, 17, 32});
-    const Blocks gate(type, 52, k, 32);
-    const Blocks up(type, 52, k, 33);
-    const TensorView parts[] = {gate.view(), up.view()};
-    std::vector<float> values = gate.values();
-    values.insert(values.end(), up.values().begin(), up.values().end());
-    ExpectSameGated(*Pack(parts, MatrixUse::kGated), *PackRounded(values, k, MatrixUse::kGated),
-                    {1, 11, 32});
+    ExpectSameProducts({&blocks}, {1, 8, 9, 16, 17, 32});
+    ExpectSameGated(Blocks(type, 52, k, 32), Blocks(type, 52, k, 33), {1, 11, 32});
   }
   // A row of one span, and stacks of several types.
   const Blocks narrow(DType::kQ4_0, 48, 64, 34);
-  ExpectSameProducts(*Pack({&narrow.view(), 1}), *PackRounded(narrow.values(), 64), {1, 32});
-  const Blocks q(DType::kQ4K, 48, 512, 35);
-  const Blocks v(DType::kQ6K, 24, 512, 36);
-  const TensorView parts[] = {q.view(), v.view()};
-  std::vector<float> values = q.values();
-  values.insert(values.end(), v.values().begin(), v.values().end());
-  ExpectSameProducts(*Pack(parts), *PackRounded(values, 512), {1, 20});
+  ExpectSameProducts({&narrow}, {1, 32});
+  const Blocks q(DType::kQ4K, 48, 512, 35), v(DType::kQ6K, 24, 512, 36);
+  ExpectSameProducts({&q, &v}, {1, 20});
 }
 
 TEST_F(BlockProductsTest, GatedMatricesInterleaveTheirHalves) {
   for (const DType type : {DType::kQ4_0, DType::kQ6K, DType::kI8G32}) {
     for (const int64_t half : {64, 36}) {
       SCOPED_TRACE(testing::Message() << DTypeName(type) << " half " << half);
-      const Blocks gate(type, half, InputsFor(type), 3);
-      const Blocks up(type, half, InputsFor(type), 4);
-      const TensorView parts[] = {gate.view(), up.view()};
-      ASSERT_TRUE(ops_->TakesBlocks(parts, MatrixUse::kGated));
-      std::vector<float> values = gate.values();
-      values.insert(values.end(), up.values().begin(), up.values().end());
-      ExpectSameGated(*Pack(parts, MatrixUse::kGated),
-                      *PackRounded(values, InputsFor(type), MatrixUse::kGated));
+      ExpectSameGated(Blocks(type, half, InputsFor(type), 3),
+                      Blocks(type, half, InputsFor(type), 4));
     }
   }
 }
 
 TEST_F(BlockProductsTest, StacksMayHaveSeveralTypesAndOrders) {
   // Rows of the second and third begin within a strip.
-  const Blocks q(DType::kQ4K, 40, 512, 5);
-  const Blocks k(DType::kQ6K, 24, 512, 6);
+  const Blocks q(DType::kQ4K, 40, 512, 5), k(DType::kQ6K, 24, 512, 6);
   const Blocks v(DType::kI4G64, 24, 512, 7, /*reordered=*/true);
-  const TensorView parts[] = {q.view(), k.view(), v.view()};
-  ASSERT_TRUE(ops_->TakesBlocks(parts, MatrixUse::kPlain));
-  std::vector<float> values = q.values();
-  values.insert(values.end(), k.values().begin(), k.values().end());
-  values.insert(values.end(), v.values().begin(), v.values().end());
-  const auto packed = Pack(parts);
-  EXPECT_EQ(packed->BytesByType().size(), 3u);
-  ExpectSameProducts(*packed, *PackRounded(values, 512));
+  const Packed packed = PackBoth({&q, &k, &v});
+  EXPECT_EQ(packed.blocks->BytesByType().size(), 3u);
+  ExpectSameProducts(*packed.blocks, *packed.rounded);
 }
 
 TEST_F(BlockProductsTest, InputsMayHaveAnOrder) {
@@ -298,14 +296,9 @@ TEST_F(BlockProductsTest, MatricesMayTakeSeveralPanels) {
   for (const int64_t n : {416, 296, 293}) {
     SCOPED_TRACE(testing::Message() << "n " << n);
     const Blocks blocks(DType::kQ8_0, n, 288, 9);
-    ExpectSameProducts(*Pack({&blocks.view(), 1}), *PackRounded(blocks.values(), 288));
+    ExpectSameProducts({&blocks});
   }
-  const Blocks gate(DType::kQ4_1, 148, 288, 10);
-  const Blocks up(DType::kQ4_1, 148, 288, 11);
-  const TensorView parts[] = {gate.view(), up.view()};
-  std::vector<float> values = gate.values();
-  values.insert(values.end(), up.values().begin(), up.values().end());
-  ExpectSameGated(*Pack(parts, MatrixUse::kGated), *PackRounded(values, 288, MatrixUse::kGated));
+  ExpectSameGated(Blocks(DType::kQ4_1, 148, 288, 10), Blocks(DType::kQ4_1, 148, 288, 11));
 }
 
 TEST_F(BlockProductsTest, FloatsAreQuantisedAsOnTheHost) {

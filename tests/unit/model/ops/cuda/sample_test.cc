@@ -23,29 +23,13 @@
 #include "tests/support/host_sampling.h"
 #include "tests/support/simt/device_under_test.h"
 #include "tests/support/status_matchers.h"
+#include "tests/unit/model/ops/cuda/device_memory.h"
 
 namespace tlm {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr int64_t kMaxJobs = 8;
-
-// Memory of the device, for as long as it is in scope.
-class DeviceBytes {
- public:
-  explicit DeviceBytes(size_t bytes) {
-    EXPECT_EQ(cudaMalloc(&data_, std::max<size_t>(bytes, 1)), cudaSuccess);
-    EXPECT_EQ(cudaMemsetAsync(data_, 0xff, bytes, nullptr), cudaSuccess);
-  }
-  ~DeviceBytes() { EXPECT_EQ(cudaFree(data_), cudaSuccess); }
-  DeviceBytes(const DeviceBytes&) = delete;
-  DeviceBytes& operator=(const DeviceBytes&) = delete;
-
-  void* data() const { return data_; }
-
- private:
-  void* data_ = nullptr;
-};
 
 // Everything one job points at.
 struct Request {
@@ -146,11 +130,11 @@ class DeviceSampler {
   int64_t vocab_size_;
   int64_t stride_;
   SamplingTableBytes bytes_;
-  DeviceBytes logits_;
-  DeviceBytes table_;
-  DeviceBytes outcomes_;
-  DeviceBytes scratch_;
-  DeviceBytes sampled_;
+  DeviceMemory logits_;
+  DeviceMemory table_;
+  DeviceMemory outcomes_;
+  DeviceMemory scratch_;
+  DeviceMemory sampled_;
   SamplingTable packer_;
   PackedJobs packed_;
   std::vector<int32_t> sampled_ids_;
