@@ -78,15 +78,6 @@ std::vector<float> RunAtOnce(TransformerLM& model, const std::vector<int32_t>& i
   return RunAlone(model, ids, static_cast<int64_t>(ids.size()), 1);
 }
 
-double RelativeError(const std::vector<float>& actual, const std::vector<double>& expected) {
-  double error = 0.0, square = 0.0;
-  for (size_t i = 0; i < actual.size(); ++i) {
-    error += (actual[i] - expected[i]) * (actual[i] - expected[i]);
-    square += expected[i] * expected[i];
-  }
-  return std::sqrt(error / square);
-}
-
 class ReferenceTest : public ::testing::TestWithParam<Case> {};
 class InvarianceTest : public ::testing::TestWithParam<Case> {};
 

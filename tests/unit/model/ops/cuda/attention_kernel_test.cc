@@ -126,20 +126,6 @@ TEST(AttentionKernelTest, ChunksSplitsAndGridsGiveTheSameBits) {
   }
 }
 
-TEST(AttentionKernelTest, MoreRecordsThanFitSharedMemoryAreFoldedInTheSameOrder) {
-  for (const Heads& heads : {Heads{DType::kBF16, 4, 1, 64}, Heads{DType::kF32, 5, 1, 4}}) {
-    std::vector<int32_t> blocks(21);
-    for (int i = 0; i < 21; ++i) blocks[i] = (i * 5 + 2) % 24;
-    World world(heads, {Sequence(heads, 1300, 21, blocks)});
-    world.Run({{{0, 1284, 1300}}}, {.unit_tiles = 1000});
-    const std::vector<uint32_t> whole = Bits(world.output(0));
-    for (const int64_t unit_tiles : {1, 2}) {
-      world.Run({{{0, 1284, 1300}}}, {.unit_tiles = unit_tiles});
-      ASSERT_EQ(Bits(world.output(0)), whole) << heads.name();
-    }
-  }
-}
-
 TEST(AttentionKernelTest, LaunchesThatOverlapDisturbNothing) {
   for (const Heads& heads : {Heads{DType::kF16, 4, 2, 96, 90}, Heads{DType::kF32, 3, 1, 10}}) {
     World world(heads, {Sequence(heads, 150, 23, {3, 1, 2})});
@@ -359,37 +345,6 @@ void SpreadScales(const Heads& heads, std::vector<float>& values, int least, int
   values = Decode(Encode(values, heads.dtype), heads.dtype);
 }
 
-TEST(AttentionKernelTest, EightBitsHaveTheBitsOfTheirValues) {
-  const Heads cases[] = {
-      {DType::kBF16, 4, 2, 64},      {DType::kF16, 3, 1, 64, 70},  {DType::kBF16, 2, 2, 80},
-      {DType::kF16, 4, 1, 80, 30},   {DType::kBF16, 3, 1, 96, 90}, {DType::kF16, 2, 1, 96},
-      {DType::kBF16, 8, 1, 128, 50}, {DType::kF16, 4, 2, 128},     {DType::kBF16, 2, 1, 256},
-      {DType::kF16, 3, 1, 256, 100}, {DType::kF32, 6, 2, 20},      {DType::kF32, 3, 1, 7, 37},
-      {DType::kBF16, 2, 2, 8, 64},   {DType::kF16, 5, 1, 112},     {DType::kF32, 2, 1, 300},
-      {DType::kF32, 1, 1, 1},        {DType::kF32, 4, 2, 64}};
-  for (const Heads& plain : cases) {
-    Heads fp8 = plain;
-    fp8.fp8 = true;
-    const int64_t tokens = 203;
-    World bytes(fp8, {Sequence(fp8, tokens, 27, {6, 3, 7, 0})});
-    SpreadScales(fp8, bytes.sequence(0).k, -9, 1);
-    SpreadScales(fp8, bytes.sequence(0).v, -20, 12);
-    World values(plain, {bytes.sequence(0)});
-    for (std::vector<float>* const of : {&values.sequence(0).k, &values.sequence(0).v}) {
-      *of = ThroughFp8(*of, plain.head_dim);
-    }
-    values.Run({{{0, 0, tokens}}}, {.unit_tiles = 1000});
-    const std::vector<uint32_t> whole = Bits(values.output(0));
-    int64_t turn = 0;
-    for (const int64_t chunk : {203, 17, 65}) {
-      bytes.Run(
-          Chunks(0, tokens, chunk),
-          {.unit_tiles = turn++, .grid_blocks = 1 + chunk % 9, .max_rows = turn == 2 ? 16 : 0});
-      ASSERT_EQ(Bits(bytes.output(0)), whole) << fp8.name() << ", chunks of " << chunk;
-    }
-  }
-}
-
 // The same sequence in 8 bits, and in 16 as what they hold.
 struct BytesAndValues {
   BytesAndValues(const Heads& plain, const Sequence& sequence)
@@ -405,6 +360,33 @@ struct BytesAndValues {
 
   World bytes, values;
 };
+
+TEST(AttentionKernelTest, EightBitsHaveTheBitsOfTheirValues) {
+  const Heads cases[] = {
+      {DType::kBF16, 4, 2, 64},      {DType::kF16, 3, 1, 64, 70},  {DType::kBF16, 2, 2, 80},
+      {DType::kF16, 4, 1, 80, 30},   {DType::kBF16, 3, 1, 96, 90}, {DType::kF16, 2, 1, 96},
+      {DType::kBF16, 8, 1, 128, 50}, {DType::kF16, 4, 2, 128},     {DType::kBF16, 2, 1, 256},
+      {DType::kF16, 3, 1, 256, 100}, {DType::kF32, 6, 2, 20},      {DType::kF32, 3, 1, 7, 37},
+      {DType::kBF16, 2, 2, 8, 64},   {DType::kF16, 5, 1, 112},     {DType::kF32, 2, 1, 300},
+      {DType::kF32, 1, 1, 1},        {DType::kF32, 4, 2, 64}};
+  for (const Heads& plain : cases) {
+    const int64_t tokens = 203;
+    Sequence sequence(plain, tokens, 27, {6, 3, 7, 0});
+    SpreadScales(plain, sequence.k, -9, 1);
+    SpreadScales(plain, sequence.v, -20, 12);
+    BytesAndValues worlds(plain, sequence);
+    World& bytes = worlds.bytes;
+    worlds.values.Run({{{0, 0, tokens}}}, {.unit_tiles = 1000});
+    const std::vector<uint32_t> whole = Bits(worlds.values.output(0));
+    int64_t turn = 0;
+    for (const int64_t chunk : {203, 17, 65}) {
+      bytes.Run(
+          Chunks(0, tokens, chunk),
+          {.unit_tiles = turn++, .grid_blocks = 1 + chunk % 9, .max_rows = turn == 2 ? 16 : 0});
+      ASSERT_EQ(Bits(bytes.output(0)), whole) << plain.name() << ", chunks of " << chunk;
+    }
+  }
+}
 
 TEST(AttentionKernelTest, DecodeInEightBitsHasTheBitsOfTheirValues) {
   // Of up to 8 rows, up to 16, and more; the last position's tile is nearly empty, or full.
@@ -462,24 +444,6 @@ TEST(AttentionKernelTest, WhatIsNoNumberInEightBitsIsWhatItIsInSixteen) {
           ASSERT_EQ(std::isnan(out(9)), position >= (is_value ? 95 : 75));
           ASSERT_EQ(std::isnan(out(10)), !is_value && position >= 75);
         }
-      }
-    }
-  }
-}
-
-TEST(AttentionKernelTest, WhatIsNoNumberInEightBitsIsNoneInAttention) {
-  for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
-    const Heads heads{.dtype = dtype, .query_heads = 2, .kv_heads = 1, .head_dim = 64, .fp8 = true};
-    World world(heads, {Sequence(heads, 100, 29, {1, 0})});
-    // Elements of both halves of a row; the others of these rows are numbers.
-    world.sequence(0).v[70 * 64 + 5] = kNan;
-    world.sequence(0).v[70 * 64 + 37] = -std::numeric_limits<float>::infinity();
-    world.Run({{{0, 0, 65}}, {{0, 70, 100}}}, {.unit_tiles = 1});
-    for (const int64_t position : {3, 64, 70, 99}) {
-      for (int64_t d = 0; d < 64; ++d) {
-        const float out = world.output(0)[position * heads.q_cols() + 64 + d];
-        ASSERT_EQ(std::isnan(out), position >= 70 && (d == 5 || d == 37))
-            << heads.name() << " position " << position << " dim " << d;
       }
     }
   }
