@@ -69,12 +69,6 @@ TEST(CreateBackendTest, RefusesAnImpossibleNumberOfThreads) {
   EXPECT_THAT(CreateBackend({.kind = BackendKind::kCpu, .threads = -1}), IsInvalidArgument("-1"));
 }
 
-using ::testing::AllOf;
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
-
 // A module of tests/support/cuda_modules.
 std::string ModuleFile(const std::string& name) {
   return std::string(std::getenv("TLM_CUDA_MODULES")) + "/libtlm_cuda_" + name + ".so";

@@ -1,4 +1,4 @@
-// Statuses with details, files, clocks.
+// Statuses with details, and files.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,6 @@
 #include "model/base/errors.h"
 #include "model/base/mapped_file.h"
 #include "model/base/regular_file.h"
-#include "tests/support/fake_clock.h"
 #include "tests/support/mapped_memory.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
@@ -196,13 +195,6 @@ TEST(DescriptorTest, StandardOnesAreTakenAndOfNoUse) {
         std::_Exit(next > STDERR_FILENO && useless ? 7 : 1);
       },
       ::testing::ExitedWithCode(7), "");
-}
-
-TEST(FakeClockTest, StandsStillUntilMoved) {
-  FakeClock clock(absl::UnixEpoch());
-  EXPECT_EQ(clock.Now(), clock.Now());
-  clock.Advance(absl::Seconds(3));
-  EXPECT_EQ(clock.Now(), absl::UnixEpoch() + absl::Seconds(3));
 }
 
 }  // namespace
