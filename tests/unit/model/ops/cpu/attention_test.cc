@@ -234,19 +234,14 @@ TEST_P(CpuAttentionTest, ThreadsAndChunksAreInvisible) {
                                       AttentionShape{9, 1, 7}, AttentionShape{4, 2, 20}}) {
     const Sequence sequence = RandomSequence(shape, 600, 2);
     const std::vector<uint32_t> whole = BitsOf(RunInChunks(shape, sequence, 600, 1));
-    for (const auto& [chunk, threads] : {std::pair<int64_t, int>{599, 2}, {599, 5}, {97, 3}}) {
+    for (const auto& [chunk, threads] :
+         {std::pair<int64_t, int>{599, 2}, {599, 5}, {97, 3}, {1, 2}}) {
+      if (chunk == 1 && shape.window == 0) continue;  // one shape is enough for so many steps
       ASSERT_EQ(BitsOf(RunInChunks(shape, sequence, chunk, threads)), whole)
           << "head_dim " << shape.head_dim << ", chunks of " << chunk << ", " << threads
           << " threads";
     }
   }
-}
-
-TEST_P(CpuAttentionTest, OneTokenAtATimeGivesTheSameBits) {
-  const AttentionShape shape{8, 1, 16, 200};
-  const Sequence sequence = RandomSequence(shape, 300, 3);
-  const std::vector<uint32_t> whole = BitsOf(RunInChunks(shape, sequence, 300, 2));
-  ASSERT_EQ(BitsOf(RunInChunks(shape, sequence, 1, 2)), whole);
 }
 
 TEST_P(CpuAttentionTest, MatesAreInvisible) {
