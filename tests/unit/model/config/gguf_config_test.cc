@@ -21,7 +21,7 @@ absl::StatusOr<ModelConfig> ConfigOf(const GgufWriter& writer,
                                      const std::vector<float>& rope_factors = {}) {
   const GgufInMemory gguf(writer);
   if (!gguf.header.ok()) return gguf.header.status();
-  return ReadGgufConfig(gguf.header->metadata, header->tensors, rope_factors);
+  return ReadGgufConfig(gguf.header->metadata, gguf.header->tensors, rope_factors);
 }
 
 // The configuration, which must be one to accept.

@@ -16,7 +16,6 @@ namespace tlm {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::Key;
 
 // A vocabulary may be megabytes.
