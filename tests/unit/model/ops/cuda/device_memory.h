@@ -10,6 +10,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "model/ops/cuda/kernels/launch.h"
+#include "tests/support/simt/device_under_test.h"
+
 namespace tlm {
 
 class DeviceMemory {
