@@ -4,11 +4,13 @@
 
 #include <concepts>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "model/base/gguf_header.h"
 #include "model/tensor/dtype.h"
 #include "model/tensor/tensor_view.h"
@@ -95,6 +97,15 @@ class GgufWriter {
 // elements in the feed-forward network, a vocabulary of 50 and a context of 64. Matrices are of
 // type `dtype`; rows have 32 or 64 elements. The LM head is tied, and there is no tokenizer.
 GgufWriter SmallGguf(const std::string& architecture, DType dtype = DType::kF32);
+
+// The header of a file in memory.
+struct GgufInMemory {
+  explicit GgufInMemory(const GgufWriter& writer)
+      : file(writer.Bytes()), header(ParseGgufHeader(std::as_bytes(std::span(file)))) {}
+
+  const std::string file;  // what the header refers to
+  const absl::StatusOr<GgufHeader> header;
+};
 
 }  // namespace tlm
 

@@ -29,6 +29,21 @@ MATCHER_P2(StatusIs, code, message, "") {
   return status.code() == code && ::testing::Matches(message)(std::string(status.message()));
 }
 
+// EXPECT_THAT(Open(path), IsNotFound("no such file", path)): a status of that code whose message
+// has all of these parts.
+template <absl::StatusCode kCode>
+inline constexpr auto kStatusWith = [](const auto&... parts) {
+  return StatusIs(kCode, ::testing::AllOf(::testing::HasSubstr(parts)...));
+};
+inline constexpr auto IsInvalidArgument = kStatusWith<absl::StatusCode::kInvalidArgument>;
+inline constexpr auto IsUnimplemented = kStatusWith<absl::StatusCode::kUnimplemented>;
+inline constexpr auto IsNotFound = kStatusWith<absl::StatusCode::kNotFound>;
+inline constexpr auto IsFailedPrecondition = kStatusWith<absl::StatusCode::kFailedPrecondition>;
+inline constexpr auto IsResourceExhausted = kStatusWith<absl::StatusCode::kResourceExhausted>;
+inline constexpr auto IsUnavailable = kStatusWith<absl::StatusCode::kUnavailable>;
+inline constexpr auto IsDataLoss = kStatusWith<absl::StatusCode::kDataLoss>;
+inline constexpr auto IsInternal = kStatusWith<absl::StatusCode::kInternal>;
+
 }  // namespace tlm
 
 #endif  // TLM_TESTS_SUPPORT_STATUS_MATCHERS_H_

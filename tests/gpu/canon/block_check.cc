@@ -73,8 +73,8 @@ absl::StatusOr<BlockCheck> CompareProducts(CudaOps& ops, const Matrix& w, const 
     TLM_RETURN_IF_ERROR(multiply(other, m, 0, expected));
     int64_t differences = 0;
     for (int64_t row = 0; row < m; ++row) {
-      const uint16_t* const a = &found[static_cast<size_t>(row * out_stride)];
-      const uint16_t* const b = &expected[static_cast<size_t>(row * out_stride)];
+      const uint16_t* const a = &found[row * out_stride];
+      const uint16_t* const b = &expected[row * out_stride];
       if (std::memcmp(a, b, static_cast<size_t>(outputs) * 2) == 0) continue;
       for (int64_t j = 0; j < outputs; ++j) {
         if (a[j] == b[j]) continue;

@@ -57,7 +57,7 @@ void SharedRaces::Begin(size_t bytes, int warps) {
   const size_t words = (bytes + kWordBytes - 1) / kWordBytes;
   if (words_.size() < words) words_.resize(words);
   if (warp_epochs_.size() < static_cast<size_t>(warps)) {
-    warp_epochs_.resize(static_cast<size_t>(warps));
+    warp_epochs_.resize(warps);
   }
 }
 

@@ -61,21 +61,13 @@ TEST(CreateBackendTest, CpuComputesWithTheInstructionSetAskedFor) {
 TEST(CreateBackendTest, ARefusedInstructionSetIsToldTheOnesThereAre) {
   for (const std::string name : {"", "sse9", "AVX2"}) {
     EXPECT_THAT(CreateBackend({.kind = BackendKind::kCpu, .threads = 1, .isa = name}),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         AllOf(HasSubstr("'" + name + "'"), HasSubstr("auto, portable"))));
+                IsInvalidArgument("'" + name + "'", "auto, portable"));
   }
 }
 
 TEST(CreateBackendTest, RefusesAnImpossibleNumberOfThreads) {
-  EXPECT_THAT(CreateBackend({.kind = BackendKind::kCpu, .threads = -1}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("-1")));
+  EXPECT_THAT(CreateBackend({.kind = BackendKind::kCpu, .threads = -1}), IsInvalidArgument("-1"));
 }
-
-using ::testing::AllOf;
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
 
 // A module of tests/support/cuda_modules.
 std::string ModuleFile(const std::string& name) {
@@ -136,9 +128,7 @@ TEST(FindCudaModuleTest, FindsTheModuleOfTheSameBuildOrSaysWhereItLooked) {
     EXPECT_THAT(*path, EndsWith("/bin/libtlm_cuda.so"));
     return;
   }
-  EXPECT_THAT(path,
-              StatusIs(absl::StatusCode::kNotFound, AllOf(HasSubstr("/tests/libtlm_cuda.so"),
-                                                          HasSubstr("/lib/tlm/libtlm_cuda.so"))));
+  EXPECT_THAT(path, IsNotFound("/tests/libtlm_cuda.so", "/lib/tlm/libtlm_cuda.so"));
 }
 
 }  // namespace

@@ -3,9 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <limits>
-#include <random>
 #include <utility>
 
 #include "tests/support/gguf_writer.h"
@@ -15,13 +13,8 @@
 namespace tlm {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::Optional;
-
-constexpr auto kBad = absl::StatusCode::kInvalidArgument;
-constexpr auto kUnread = absl::StatusCode::kUnimplemented;
 
 absl::StatusOr<GgufHeader> Parse(const std::string& file) {
   return ParseGgufHeader({reinterpret_cast<const std::byte*>(file.data()), file.size()});
@@ -127,12 +120,12 @@ INSTANTIATE_TEST_SUITE_P(Versions, EveryVersionTest, ::testing::Values(2, 3));
 
 TEST(GgufHeaderTest, OtherVersionsAreRefused) {
   const GgufWriter writer = OneOfEach();
-  EXPECT_THAT(Parse(writer.Bytes(1)), StatusIs(kUnread, HasSubstr("version is 1, supported are")));
-  EXPECT_THAT(Parse(writer.Bytes(4)), StatusIs(kUnread, HasSubstr("version is 4")));
-  EXPECT_THAT(Parse(writer.Bytes(0)), StatusIs(kUnread, HasSubstr("version is 0")));
-  EXPECT_THAT(Parse(writer.Bytes(0x03000000)), StatusIs(kUnread, HasSubstr("big-endian")));
+  EXPECT_THAT(Parse(writer.Bytes(1)), IsUnimplemented("version is 1, supported are"));
+  EXPECT_THAT(Parse(writer.Bytes(4)), IsUnimplemented("version is 4"));
+  EXPECT_THAT(Parse(writer.Bytes(0)), IsUnimplemented("version is 0"));
+  EXPECT_THAT(Parse(writer.Bytes(0x03000000)), IsUnimplemented("big-endian"));
   EXPECT_THAT(Parse("GGML" + writer.Bytes().substr(4)),
-              StatusIs(kBad, HasSubstr("does not begin with 'GGUF'")));
+              IsInvalidArgument("does not begin with 'GGUF'"));
 }
 
 TEST(GgufHeaderTest, NoTruncatedHeaderIsAccepted) {
@@ -142,34 +135,32 @@ TEST(GgufHeaderTest, NoTruncatedHeaderIsAccepted) {
   const size_t end = file.find(GgufText("tensor")) + 8 + 6 + 4 + 8 + 4 + 8;
   ASSERT_THAT(Parse(file.substr(0, end)), IsOk());
   for (size_t length = 0; length < end; ++length) {
-    EXPECT_THAT(Parse(file.substr(0, length)), StatusIs(kBad, HasSubstr("left"))) << length;
+    EXPECT_THAT(Parse(file.substr(0, length)), IsInvalidArgument("left")) << length;
   }
 }
 
 TEST(GgufHeaderTest, CountsAreLimited) {
   EXPECT_THAT(Parse(Header(GgufHeader::kMaxTensors + 1, 0)),
-              StatusIs(kBad, HasSubstr("the number of tensors is 131073, the limit is 131072")));
+              IsInvalidArgument("the number of tensors is 131073, the limit is 131072"));
   EXPECT_THAT(Parse(Header(0, GgufHeader::kMaxEntries + 1)),
-              StatusIs(kBad, HasSubstr("metadata entries is 65537, the limit is 65536")));
-  EXPECT_THAT(Parse(Header(~uint64_t{0}, 0)), StatusIs(kBad, HasSubstr("18446744073709551615")));
+              IsInvalidArgument("metadata entries is 65537, the limit is 65536"));
+  EXPECT_THAT(Parse(Header(~uint64_t{0}, 0)), IsInvalidArgument("18446744073709551615"));
   // Within the limits, but there is nothing.
-  EXPECT_THAT(Parse(Header(GgufHeader::kMaxTensors, 0)), StatusIs(kBad, HasSubstr("tensor 0 of")));
-  EXPECT_THAT(Parse(Header(0, GgufHeader::kMaxEntries)), StatusIs(kBad, HasSubstr("entry 0")));
+  EXPECT_THAT(Parse(Header(GgufHeader::kMaxTensors, 0)), IsInvalidArgument("tensor 0 of"));
+  EXPECT_THAT(Parse(Header(0, GgufHeader::kMaxEntries)), IsInvalidArgument("entry 0"));
 }
 
 TEST(GgufHeaderTest, LengthsAreComparedWithWhatIsThere) {
   for (const uint64_t length : {uint64_t{9}, uint64_t{1} << 40, ~uint64_t{0}}) {
     const std::string text =
         Header(0, 1, GgufText("k") + Type(GgufType::kString) + GgufBytes(length) + "12345678");
-    EXPECT_THAT(Parse(text),
-                StatusIs(kBad, AllOf(HasSubstr("key 'k'"), HasSubstr(std::to_string(length)))));
+    EXPECT_THAT(Parse(text), IsInvalidArgument("key 'k'", std::to_string(length)));
     for (const GgufType type : {GgufType::kUint8, GgufType::kFloat64, GgufType::kString}) {
       const std::string array = Header(
           0, 1,
           GgufText("k") + Type(GgufType::kArray) + Type(type) + GgufBytes(length) + "12345678");
       EXPECT_THAT(Parse(array),
-                  StatusIs(kBad, AllOf(HasSubstr("key 'k'"), HasSubstr(std::to_string(length)),
-                                       HasSubstr("8 bytes that are left"))));
+                  IsInvalidArgument("key 'k'", std::to_string(length), "8 bytes that are left"));
     }
   }
 }
@@ -183,7 +174,7 @@ TEST(GgufHeaderTest, ArraysAreLimited) {
   };
   EXPECT_THAT(Parse(of(kCount)), IsOk());
   EXPECT_THAT(Parse(of(kCount + 1)),
-              StatusIs(kBad, HasSubstr("array of 16777217 uint8, the limit is 16777216")));
+              IsInvalidArgument("array of 16777217 uint8, the limit is 16777216"));
 }
 
 TEST(GgufHeaderTest, EmptyStringsTakeNoMoreMemoryThanInTheFile) {
@@ -205,38 +196,36 @@ TEST(GgufHeaderTest, KeysAreCheckedForLengthAndUniqueness) {
   const std::string longest(GgufHeader::kMaxKeyBytes, 'k');
   EXPECT_THAT(Parse(Header(0, 1, GgufText(longest) + value)), IsOk());
   EXPECT_THAT(Parse(Header(0, 1, GgufText(longest + "k") + value)),
-              StatusIs(kBad, HasSubstr("has 65536 bytes, the limit is 65535")));
-  EXPECT_THAT(Parse(Header(0, 1, GgufText("") + value)), StatusIs(kBad, HasSubstr("empty")));
+              IsInvalidArgument("has 65536 bytes, the limit is 65535"));
+  EXPECT_THAT(Parse(Header(0, 1, GgufText("") + value)), IsInvalidArgument("empty"));
   EXPECT_THAT(Parse(Header(0, 2, GgufText("k") + value + GgufText("k") + value)),
-              StatusIs(kBad, HasSubstr("key 'k' occurs twice")));
+              IsInvalidArgument("key 'k' occurs twice"));
 }
 
 TEST(GgufHeaderTest, TellsOfAStringThatIsCutOff) {
   const std::string key = GgufText("k");
   const std::string text = GgufText("0123456789");
   const std::string cut = text.substr(0, text.size() - 3);
-  EXPECT_THAT(
-      Parse(Header(0, 1, key + Type(GgufType::kString) + cut)),
-      StatusIs(kBad, HasSubstr("key 'k': the string takes 10 bytes, 7 are left of the file")));
+  EXPECT_THAT(Parse(Header(0, 1, key + Type(GgufType::kString) + cut)),
+              IsInvalidArgument("key 'k': the string takes 10 bytes, 7 are left of the file"));
   const std::string array =
       Type(GgufType::kArray) + Type(GgufType::kString) + GgufBytes(uint64_t{2});
-  EXPECT_THAT(
-      Parse(Header(0, 1, key + array + text + cut)),
-      StatusIs(kBad, HasSubstr("element 1: a string takes 10 bytes, 7 are left of the file")));
+  EXPECT_THAT(Parse(Header(0, 1, key + array + text + cut)),
+              IsInvalidArgument("element 1: a string takes 10 bytes, 7 are left of the file"));
 }
 
 TEST(GgufHeaderTest, ValuesAreOfAKnownType) {
   EXPECT_THAT(Parse(Header(0, 1, GgufText("k") + GgufBytes(uint32_t{13}) + std::string(8, '\0'))),
-              StatusIs(kBad, AllOf(HasSubstr("key 'k'"), HasSubstr("type is 13"))));
+              IsInvalidArgument("key 'k'", "type is 13"));
   const std::string array = GgufText("k") + Type(GgufType::kArray);
   EXPECT_THAT(Parse(Header(0, 1, array + GgufBytes(uint32_t{99}) + std::string(8, '\0'))),
-              StatusIs(kBad, HasSubstr("type is 99")));
+              IsInvalidArgument("type is 99"));
   EXPECT_THAT(Parse(Header(0, 1, array + Type(GgufType::kArray) + std::string(8, '\0'))),
-              StatusIs(kUnread, AllOf(HasSubstr("key 'k'"), HasSubstr("array of arrays"))));
+              IsUnimplemented("key 'k'", "array of arrays"));
   EXPECT_THAT(Parse(Header(0, 1, GgufText("k") + Type(GgufType::kBool) + "\2")),
-              StatusIs(kBad, HasSubstr("a bool is 2")));
+              IsInvalidArgument("a bool is 2"));
   EXPECT_THAT(Parse(Header(0, 1, array + Type(GgufType::kBool) + GgufBytes(uint64_t{2}) + "\1\3")),
-              StatusIs(kBad, HasSubstr("a bool is 3")));
+              IsInvalidArgument("a bool is 3"));
 }
 
 TEST(GgufHeaderTest, AlignmentIsAPowerOfTwo) {
@@ -255,28 +244,27 @@ TEST(GgufHeaderTest, AlignmentIsAPowerOfTwo) {
     GgufWriter writer;
     writer.Set("general.alignment", alignment);
     EXPECT_THAT(Parse(writer.Bytes()),
-                StatusIs(kBad, AllOf(HasSubstr("'general.alignment'"),
-                                     HasSubstr(std::to_string(alignment)), HasSubstr("power"))));
+                IsInvalidArgument("'general.alignment'", std::to_string(alignment), "power"));
   }
   GgufWriter text;
   text.SetText("general.alignment", "32");
-  EXPECT_THAT(Parse(text.Bytes()), StatusIs(kBad, HasSubstr("'general.alignment' is '32'")));
+  EXPECT_THAT(Parse(text.Bytes()), IsInvalidArgument("'general.alignment' is '32'"));
 }
 
 TEST(GgufHeaderTest, OffsetsAreMultiplesOfTheAlignment) {
   EXPECT_THAT(Parse(Header(1, 0, Entry("x", {1}, 64))), IsOk());
   EXPECT_THAT(Parse(Header(1, 0, Entry("x", {1}, 8))),
-              StatusIs(kBad, AllOf(HasSubstr("tensor 'x'"), HasSubstr("offset is 8"))));
+              IsInvalidArgument("tensor 'x'", "offset is 8"));
 }
 
 TEST(GgufHeaderTest, TensorNamesAreCheckedForLengthAndUniqueness) {
   const std::string longest(GgufHeader::kMaxTensorNameBytes, 'n');
   EXPECT_THAT(Parse(Header(1, 0, Entry(longest, {1}))), IsOk());
   EXPECT_THAT(Parse(Header(1, 0, Entry(longest + "n", {1}))),
-              StatusIs(kBad, HasSubstr("has 65 bytes, the limit is 64")));
-  EXPECT_THAT(Parse(Header(1, 0, Entry("", {1}))), StatusIs(kBad, HasSubstr("name is empty")));
+              IsInvalidArgument("has 65 bytes, the limit is 64"));
+  EXPECT_THAT(Parse(Header(1, 0, Entry("", {1}))), IsInvalidArgument("name is empty"));
   EXPECT_THAT(Parse(Header(2, 0, Entry("x", {1}) + Entry("x", {2}, 32))),
-              StatusIs(kBad, HasSubstr("tensor 'x' occurs twice")));
+              IsInvalidArgument("tensor 'x' occurs twice"));
 }
 
 TEST(GgufHeaderTest, ShapesFit63Bits) {
@@ -292,11 +280,11 @@ TEST(GgufHeaderTest, ShapesFit63Bits) {
                                             {5, 0},
                                             {0}}) {
     EXPECT_THAT(Parse(Header(1, 0, Entry("x", dims))),
-                StatusIs(kBad, AllOf(HasSubstr("tensor 'x'"), HasSubstr("dimension"))));
+                IsInvalidArgument("tensor 'x'", "dimension"));
   }
-  EXPECT_THAT(Parse(Header(1, 0, Entry("x", {}))), StatusIs(kBad, HasSubstr("has 0 dimensions")));
+  EXPECT_THAT(Parse(Header(1, 0, Entry("x", {}))), IsInvalidArgument("has 0 dimensions"));
   EXPECT_THAT(Parse(Header(1, 0, Entry("x", {1, 1, 1, 1, 1}))),
-              StatusIs(kBad, HasSubstr("has 5 dimensions, it must have between 1 and 4")));
+              IsInvalidArgument("has 5 dimensions, it must have between 1 and 4"));
 }
 
 TEST(GgufMetadataTest, WrongTypesNameKeyAndValue) {
@@ -309,21 +297,21 @@ TEST(GgufMetadataTest, WrongTypesNameKeyAndValue) {
   ASSERT_THAT(header, IsOk());
   const GgufMetadata& metadata = header->metadata;
   EXPECT_THAT(metadata.Integer("f32"),
-              StatusIs(kBad, HasSubstr("key 'f32' is 0.5 (float32), it must be an integer")));
-  EXPECT_THAT(metadata.Integer("huge"), StatusIs(kBad, HasSubstr("18446744073709551615 (uint64)")));
-  EXPECT_THAT(metadata.Integer("texts"), StatusIs(kBad, HasSubstr("an array of 3 string")));
-  EXPECT_THAT(metadata.Integer("yes"), StatusIs(kBad, HasSubstr("is true (bool)")));
-  EXPECT_THAT(metadata.Number("text"), StatusIs(kBad, HasSubstr("(string), it must be a finite")));
-  EXPECT_THAT(metadata.Number("nan"), StatusIs(kBad, HasSubstr("is nan")));
-  EXPECT_THAT(metadata.Bool("u8"), StatusIs(kBad, HasSubstr("is 200 (uint8), it must be a bool")));
-  EXPECT_THAT(metadata.String("i8"), StatusIs(kBad, HasSubstr("is -100 (int8)")));
-  EXPECT_THAT(metadata.Strings("numbers"), StatusIs(kBad, HasSubstr("an array of strings")));
-  EXPECT_THAT(metadata.Strings("text"), StatusIs(kBad, HasSubstr("an array of strings")));
-  EXPECT_THAT(metadata.Integers("numbers"), StatusIs(kBad, HasSubstr("an array of integers")));
-  EXPECT_THAT(metadata.Integers("u8"), StatusIs(kBad, HasSubstr("an array of integers")));
-  EXPECT_THAT(metadata.Integers("bools"), StatusIs(kBad, HasSubstr("array of 2 bool")));
-  EXPECT_THAT(metadata.Numbers("infinite"), StatusIs(kBad, HasSubstr("of finite numbers")));
-  EXPECT_THAT(metadata.Numbers("texts"), StatusIs(kBad, HasSubstr("of finite numbers")));
+              IsInvalidArgument("key 'f32' is 0.5 (float32), it must be an integer"));
+  EXPECT_THAT(metadata.Integer("huge"), IsInvalidArgument("18446744073709551615 (uint64)"));
+  EXPECT_THAT(metadata.Integer("texts"), IsInvalidArgument("an array of 3 string"));
+  EXPECT_THAT(metadata.Integer("yes"), IsInvalidArgument("is true (bool)"));
+  EXPECT_THAT(metadata.Number("text"), IsInvalidArgument("(string), it must be a finite"));
+  EXPECT_THAT(metadata.Number("nan"), IsInvalidArgument("is nan"));
+  EXPECT_THAT(metadata.Bool("u8"), IsInvalidArgument("is 200 (uint8), it must be a bool"));
+  EXPECT_THAT(metadata.String("i8"), IsInvalidArgument("is -100 (int8)"));
+  EXPECT_THAT(metadata.Strings("numbers"), IsInvalidArgument("an array of strings"));
+  EXPECT_THAT(metadata.Strings("text"), IsInvalidArgument("an array of strings"));
+  EXPECT_THAT(metadata.Integers("numbers"), IsInvalidArgument("an array of integers"));
+  EXPECT_THAT(metadata.Integers("u8"), IsInvalidArgument("an array of integers"));
+  EXPECT_THAT(metadata.Integers("bools"), IsInvalidArgument("array of 2 bool"));
+  EXPECT_THAT(metadata.Numbers("infinite"), IsInvalidArgument("of finite numbers"));
+  EXPECT_THAT(metadata.Numbers("texts"), IsInvalidArgument("of finite numbers"));
 }
 
 TEST(GgufMetadataTest, AbsentKeysAreNoError) {
@@ -336,8 +324,8 @@ TEST(GgufMetadataTest, AbsentKeysAreNoError) {
   EXPECT_FALSE(metadata.Strings("x")->has_value());
   EXPECT_FALSE(metadata.Integers("x")->has_value());
   EXPECT_FALSE(metadata.Numbers("x")->has_value());
-  EXPECT_THAT(metadata.RequiredString("x"), StatusIs(kBad, HasSubstr("key 'x' is missing")));
-  EXPECT_THAT(metadata.Dimension("x", 9), StatusIs(kBad, HasSubstr("key 'x' is missing")));
+  EXPECT_THAT(metadata.RequiredString("x"), IsInvalidArgument("key 'x' is missing"));
+  EXPECT_THAT(metadata.Dimension("x", 9), IsInvalidArgument("key 'x' is missing"));
   EXPECT_EQ(*metadata.Dimension("x", 9, 4), 4);
 }
 
@@ -351,9 +339,9 @@ TEST(GgufMetadataTest, DimensionsHaveALimit) {
   ASSERT_THAT(header, IsOk());
   EXPECT_EQ(*header->metadata.Dimension("nine", 9), 9);
   EXPECT_THAT(header->metadata.Dimension("nine", 8),
-              StatusIs(kBad, HasSubstr("key 'nine' is 9, it must be between 1 and 8")));
-  EXPECT_THAT(header->metadata.Dimension("zero", 8), StatusIs(kBad, HasSubstr("'zero' is 0")));
-  EXPECT_THAT(header->metadata.Dimension("negative", 8), StatusIs(kBad, HasSubstr("is -1")));
+              IsInvalidArgument("key 'nine' is 9, it must be between 1 and 8"));
+  EXPECT_THAT(header->metadata.Dimension("zero", 8), IsInvalidArgument("'zero' is 0"));
+  EXPECT_THAT(header->metadata.Dimension("negative", 8), IsInvalidArgument("is -1"));
 }
 
 TEST(GgufMetadataTest, EncodedValuesAreThoseOfTheFile) {
@@ -370,44 +358,6 @@ TEST(GgufMetadataTest, EncodedValuesAreThoseOfTheFile) {
   EXPECT_EQ(encoded("number"), Type(GgufType::kUint16) + "\x34\x12");
   EXPECT_EQ(encoded("texts"), Type(GgufType::kArray) + Type(GgufType::kString) +
                                   GgufBytes(uint64_t{2}) + GgufText("ab") + GgufText("c"));
-}
-
-TEST(GgufHeaderTest, DamagedHeadersAreRefusedOrReadWithinTheFile) {
-  GgufWriter writer = OneOfEach();
-  writer.Fill("first", DType::kF32, {2, 3});
-  writer.Fill("second", DType::kF32, {4});
-  const std::string good = writer.Bytes();
-  std::mt19937 random(1);
-  int refused = 0;
-  constexpr int kRounds = 5000;
-  for (int round = 0; round < kRounds; ++round) {
-    std::string file = good;
-    const size_t at = random() % (file.size() - 8);
-    if (round % 2 == 0) {
-      file[at] = static_cast<char>(random());
-    } else {
-      const uint64_t value = (uint64_t{1} << (random() % 64)) - random() % 2;
-      std::memcpy(&file[at], &value, sizeof(value));
-    }
-    if (round % 5 == 0) file.resize(random() % file.size());
-    // In memory of its own size, so that reading beyond it is found.
-    const std::vector<std::byte> bytes(
-        reinterpret_cast<const std::byte*>(file.data()),
-        reinterpret_cast<const std::byte*>(file.data()) + file.size());
-    const auto header = ParseGgufHeader(bytes);
-    if (!header.ok()) {
-      ++refused;
-      EXPECT_FALSE(header.status().message().empty());
-      EXPECT_LT(header.status().message().size(), 1000u);
-      continue;
-    }
-    for (const auto& [key, value] : header->metadata.values()) {
-      EXPECT_LE(value.encoded.data() + value.encoded.size(), bytes.data() + bytes.size());
-      EXPECT_GE(value.encoded.data(), bytes.data());
-    }
-  }
-  EXPECT_GT(refused, kRounds / 4);
-  EXPECT_LT(refused, kRounds);
 }
 
 }  // namespace

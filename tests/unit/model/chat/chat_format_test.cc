@@ -206,7 +206,7 @@ class AnswerTest : public testing::Test {
     ConstraintMatcher matcher(constraint);
     std::string read;
     for (const int32_t token : TokensOf(text)) {
-      read += texts_[static_cast<size_t>(token)];
+      read += texts_[token];
       if (!matcher.Accept(token)) return "not " + read;
     }
     return matcher.Next().whole ? "whole" : "open";
@@ -358,7 +358,7 @@ class RandomAnswerTest : public AnswerTest {
       }
       const int32_t token = tokens[random_() % tokens.size()];
       EXPECT_TRUE(matcher.Accept(token));
-      const std::string& piece = texts_[static_cast<size_t>(token)];
+      const std::string& piece = texts_[token];
       text += piece[0] == kSpecialTokenMark ? piece.substr(1) : piece;
     }
     return {text, matcher.Next().whole};

@@ -1,35 +1,29 @@
 #include "model/chat/chat_template.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "model/jinja/limits.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 
 namespace tlm {
 namespace {
 
 using nlohmann::json;
 
-// A model directory that vanishes with the test.
 class ChatTemplateLoadTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (std::filesystem::temp_directory_path() / "tlm_chat_XXXXXX").string();
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    directory_ = pattern;
+  void Write(const std::string& name, const std::string& text) { directory_.Write(name, text); }
+  absl::StatusOr<std::unique_ptr<ChatTemplate>> Load() {
+    return ChatTemplate::Load(directory_.path());
   }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
-
-  void Write(const std::string& name, const std::string& text) {
-    std::ofstream(directory_ / name) << text;
-  }
-  absl::StatusOr<std::unique_ptr<ChatTemplate>> Load() { return ChatTemplate::Load(directory_); }
   std::string LoadAndRender(const std::vector<ChatTool>& tools = {}) {
     const auto chat = Load();
     if (!chat.ok()) return chat.status().ToString();
@@ -39,7 +33,7 @@ class ChatTemplateLoadTest : public testing::Test {
     return text.ok() ? *text : text.status().ToString();
   }
 
-  std::filesystem::path directory_;
+  const TempDir directory_;
 };
 
 TEST_F(ChatTemplateLoadTest, IsNullWithoutATemplate) {
@@ -64,7 +58,7 @@ TEST_F(ChatTemplateLoadTest, ChoosesAmongNamedTemplatesByTheTools) {
   EXPECT_EQ(LoadAndRender({{"add", "", ""}}), "with 1");
   EXPECT_EQ((*Load())->source(), "plain\nwith {{ tools|length }}");
   Write("tokenizer_config.json", R"({"chat_template": [{"name": "rag", "template": "x"}]})");
-  EXPECT_NE(LoadAndRender().find("'default'"), std::string::npos);
+  EXPECT_THAT(LoadAndRender(), testing::HasSubstr("'default'"));
 }
 
 TEST_F(ChatTemplateLoadTest, PrefersTheTemplatesOwnFile) {
@@ -74,43 +68,37 @@ TEST_F(ChatTemplateLoadTest, PrefersTheTemplatesOwnFile) {
 }
 
 TEST_F(ChatTemplateLoadTest, ReadsTheTemplateForToolsFromItsFile) {
-  std::filesystem::create_directory(directory_ / "additional_chat_templates");
+  std::filesystem::create_directory(directory_.File("additional_chat_templates"));
   Write("additional_chat_templates/tool_use.jinja", "with {{ tools|length }}");
   Write("tokenizer_config.json", R"({"chat_template": "config"})");
-  EXPECT_NE(LoadAndRender().find("is there without a chat_template.jinja"), std::string::npos);
+  EXPECT_THAT(LoadAndRender(), testing::HasSubstr("is there without a chat_template.jinja"));
   Write("chat_template.jinja", "plain");
   EXPECT_EQ(LoadAndRender(), "plain");
   EXPECT_EQ(LoadAndRender({{"add", "", ""}}), "with 1");
   Write("additional_chat_templates/tool_use.jinja", "{{");
-  EXPECT_NE(LoadAndRender().find("tool_use.jinja: line 1"), std::string::npos);
+  EXPECT_THAT(LoadAndRender(), testing::HasSubstr("tool_use.jinja: line 1"));
 }
 
 TEST_F(ChatTemplateLoadTest, NamesFileAndFault) {
   Write("chat_template.jinja", "a\n{% if %}");
-  absl::Status status = Load().status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_NE(std::string(status.message()).find("chat_template.jinja: line 2"), std::string::npos)
-      << status;
+  EXPECT_THAT(Load(), IsInvalidArgument("chat_template.jinja: line 2"));
 
   Write("chat_template.jinja", "{{ x|urlize }}");
-  EXPECT_EQ(Load().status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(Load(), IsUnimplemented("urlize"));
 
-  std::filesystem::remove(directory_ / "chat_template.jinja");
+  std::filesystem::remove(directory_.File("chat_template.jinja"));
   for (const char* const text :
        {"{", "[]", R"({"chat_template": 1})", R"({"chat_template": [1]})",
         R"({"chat_template": "{{"})", R"({"chat_template": [{"name": "default", "template": 1}]})",
         R"({"a": 1, "a": 2})"}) {
     Write("tokenizer_config.json", text);
-    status = Load().status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
-    EXPECT_NE(std::string(status.message()).find("tokenizer_config.json"), std::string::npos)
-        << status;
+    EXPECT_THAT(Load(), IsInvalidArgument("tokenizer_config.json")) << text;
   }
 }
 
 TEST_F(ChatTemplateLoadTest, RefusesFilesThatAreTooLarge) {
   Write("chat_template.jinja", std::string(jinja::kMaxTemplateBytes + 1, 'x'));
-  EXPECT_EQ(Load().status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Load(), IsInvalidArgument(""));
 }
 
 std::unique_ptr<ChatTemplate> Parsed(std::string_view source,
@@ -132,30 +120,24 @@ TEST(ChatTemplateTest, PassesArguments) {
 TEST(ChatTemplateTest, ArgumentsCannotReplaceTheServersOwn) {
   const auto chat = Parsed("", {{"bos_token", "<s>"}});
   for (const char* const name : {"messages", "tools", "add_generation_prompt", "bos_token"}) {
-    const auto text = chat->Render({}, {{name, "x"}});
-    EXPECT_EQ(text.status().code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_NE(std::string(text.status().message()).find(name), std::string::npos) << text.status();
+    EXPECT_THAT(chat->Render({}, {{name, "x"}}), IsInvalidArgument(name));
   }
-  EXPECT_EQ(chat->Render({}, json::array()).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(chat->Render({}, json::array()), IsInvalidArgument(""));
 }
 
 TEST(ChatTemplateTest, RefusesValuesThatTemplatesCannotHold) {
   const auto chat = Parsed("{{ x }}{{ messages }}");
-  EXPECT_EQ(chat->Render({}, {{"x", uint64_t{1} << 63}}).status().code(),
-            absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(chat->Render({}, {{"x", "\xff"}}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(chat->Render({}, {{"x", uint64_t{1} << 63}}), IsInvalidArgument(""));
+  EXPECT_THAT(chat->Render({}, {{"x", "\xff"}}), IsInvalidArgument(""));
   const std::vector<ChatMessage> messages = {{"user", "a"}, {"user", "\xc3"}};
-  const auto text = chat->Render({.messages = messages}, json::object());
-  EXPECT_EQ(text.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_NE(std::string(text.status().message()).find("messages[1]"), std::string::npos)
-      << text.status();
+  EXPECT_THAT(chat->Render({.messages = messages}, json::object()),
+              IsInvalidArgument("messages[1]"));
 
   json deep = 1;
   for (int i = 0; i < 200; ++i) deep = json::array({deep});
-  EXPECT_EQ(chat->Render({}, {{"x", deep}}).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(chat->Render({}, {{"x", deep}}), IsResourceExhausted(""));
   const std::vector<ChatMessage> large = {{"user", std::string(jinja::kMaxMemoryBytes, 'x')}};
-  EXPECT_EQ(chat->Render({.messages = large}, json::object()).status().code(),
-            absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(chat->Render({.messages = large}, json::object()), IsResourceExhausted(""));
 }
 
 TEST(ChatTemplateTest, RendersOnManyThreads) {
@@ -196,8 +178,8 @@ TEST_F(StrftimeTest, FormatsTheTimeOfTheClock) {
 }
 
 TEST_F(StrftimeTest, BoundsTheText) {
-  EXPECT_EQ(Format(std::string(5000, 'x')).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(Format("%0999999999d").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Format(std::string(5000, 'x')), IsInvalidArgument(""));
+  EXPECT_THAT(Format("%0999999999d"), IsInvalidArgument(""));
 }
 
 }  // namespace

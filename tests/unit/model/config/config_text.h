@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
-#include <ostream>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "model/config/config_reader.h"
@@ -29,23 +29,29 @@ inline std::string With(const std::string& base, const std::string& changes) {
   return config.dump();
 }
 
-// A change that makes a configuration one to refuse, and what the message must hold.
-struct Refusal {
-  std::string name;
-  std::string base;
-  std::string change;
-  absl::StatusCode code;
-  std::string message;
-};
-inline void PrintTo(const Refusal& refusal, std::ostream* out) { *out << refusal.name; }
-
-inline void ExpectRefused(const Refusal& refusal) {
-  EXPECT_THAT(ParseModelConfig(With(refusal.base, refusal.change)),
-              StatusIs(refusal.code, ::testing::HasSubstr(refusal.message)));
-}
-
 inline constexpr auto kBad = absl::StatusCode::kInvalidArgument;
 inline constexpr auto kUnsupported = absl::StatusCode::kUnimplemented;
+
+// A change that makes a configuration one to refuse, and what the message must hold.
+struct Refusal {
+  std::string change;
+  std::string message;
+  absl::StatusCode code = kBad;
+};
+
+inline void ExpectRefused(const std::string& base, const std::vector<Refusal>& refusals) {
+  for (const auto& [change, message, code] : refusals) {
+    EXPECT_THAT(ParseModelConfig(With(base, change)), StatusIs(code, ::testing::HasSubstr(message)))
+        << change;
+  }
+}
+
+// The configuration, which must be one to accept.
+inline ModelConfig Parsed(const std::string& text) {
+  const auto config = ParseModelConfig(text);
+  EXPECT_THAT(config, IsOk()) << text;
+  return config.value_or(ModelConfig());
+}
 
 }  // namespace tlm
 

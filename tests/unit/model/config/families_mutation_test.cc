@@ -106,20 +106,5 @@ TEST(FamiliesMutationTest, AnyValueOfAnyKeyIsReadOrRefusedByName) {
   }
 }
 
-TEST(FamiliesMutationTest, AnyValueInsideRopeObjectsIsReadOrRefused) {
-  for (const json& base : Bases()) {
-    for (const char* object : {"rope_scaling", "rope_parameters"}) {
-      if (!base.contains(object)) continue;
-      for (const auto& [key, value] : base[object].items()) {
-        for (const json& other : Values()) {
-          json config = base;
-          config[object][key] = other;
-          ExpectValidOrNamed(config, key);
-        }
-      }
-    }
-  }
-}
-
 }  // namespace
 }  // namespace tlm

@@ -83,30 +83,6 @@ class PrefixCacheTest : public ::testing::Test {
   std::unique_ptr<PrefixCache> cache_;
 };
 
-TEST_F(PrefixCacheTest, FindsTheLongestChainThatBeginsTheTokens) {
-  const std::vector<BlockId> left = Leave(Chain({1, 2, 3}));
-  EXPECT_EQ(Match(Chain({1, 2, 3, 4})), left);
-  EXPECT_EQ(Match(Chain({1, 2, 9})), (std::vector<BlockId>{left[0], left[1]}));
-  EXPECT_TRUE(Match(Chain({2, 3})).empty());
-  EXPECT_EQ(pool_.users(left[0]), 2);
-  EXPECT_EQ(pool_.users(left[2]), 1);
-  EXPECT_EQ(cache_->size(), 3);
-}
-
-TEST_F(PrefixCacheTest, TheSameBlockBehindAnotherParentIsAnotherOne) {
-  Leave(Chain({1, 5}));
-  EXPECT_EQ(Known(Chain({2, 5})), 0u);
-  Leave(Chain({2, 5}));
-  EXPECT_EQ(cache_->size(), 4);
-}
-
-TEST_F(PrefixCacheTest, ChainsShareTheirBeginning) {
-  Leave(Chain({1, 2, 3}));
-  Leave(Chain({1, 2, 4}));
-  EXPECT_EQ(cache_->size(), 4);
-  EXPECT_EQ(pool_.idle_blocks(), 4);
-}
-
 TEST_F(PrefixCacheTest, PublishingAgainChangesNothing) {
   const Chain chain({1, 2});
   std::vector<BlockId> blocks = Take(2);
@@ -118,21 +94,6 @@ TEST_F(PrefixCacheTest, PublishingAgainChangesNothing) {
   EXPECT_EQ(cache_->stats().published_blocks, 2);
 }
 
-TEST_F(PrefixCacheTest, TheSecondPublisherGetsTheFirstOnesBlocks) {
-  const Chain chain({1, 2});
-  std::vector<BlockId> first = Take(2);
-  std::vector<BlockId> second = Take(2);
-  Publish(chain, &first);
-  Publish(chain, &second);
-  EXPECT_EQ(second, first);
-  EXPECT_EQ(pool_.users(first[0]), 2);
-  EXPECT_EQ(pool_.free_blocks(), 6);
-  Release(first);
-  EXPECT_EQ(pool_.used_blocks(), 2);
-  Release(second);
-  EXPECT_EQ(pool_.idle_blocks(), 2);
-}
-
 TEST_F(PrefixCacheTest, TheBlockGivenUpStaysWithItsOtherUsers) {
   const Chain chain({1});
   const std::vector<BlockId> canonical = Leave(chain);
@@ -142,15 +103,6 @@ TEST_F(PrefixCacheTest, TheBlockGivenUpStaysWithItsOtherUsers) {
   Publish(chain, &shared);
   EXPECT_EQ(shared, canonical);
   EXPECT_EQ(pool_.users(own), 1);
-}
-
-TEST_F(PrefixCacheTest, ABlockWithoutItsParentIsNotPublished) {
-  const Chain chain({1, 2});
-  const std::vector<BlockId> blocks = Take(2);
-  EXPECT_EQ(Publish(chain, 1, blocks[0], blocks[1]), blocks[1]);
-  EXPECT_EQ(cache_->size(), 0);
-  Release(blocks);
-  EXPECT_EQ(pool_.free_blocks(), 8);
 }
 
 TEST_F(PrefixCacheTest, TenantsAndSaltsNeverMeet) {
@@ -208,58 +160,6 @@ TEST_F(PrefixCacheTest, OfTwoContentsWithOneHashTheFirstStays) {
   EXPECT_EQ(Known(collision), 0u);
   EXPECT_EQ(Match(Chain({1})), first);
   EXPECT_EQ(pool_.users(block), 1);
-}
-
-TEST_F(PrefixCacheTest, EvictsTheLeafThatWasLetGoTheLongestAgo) {
-  Leave(Chain({1, 2}));
-  Leave(Chain({3, 4}));
-  Leave(Chain({5}));
-  Known(Chain({1, 2}));  // used again
-  Take(3 + 2);
-  EXPECT_EQ(Known(Chain({3, 4})), 0u);
-  EXPECT_EQ(Known(Chain({5})), 1u);
-  EXPECT_EQ(Known(Chain({1, 2})), 2u);
-  EXPECT_EQ(cache_->stats().evicted_blocks, 2);
-}
-
-TEST_F(PrefixCacheTest, AParentCompetesWithItsOwnTimeOnceItIsALeaf) {
-  Leave(Chain({1, 2}));
-  Leave(Chain({3}));
-  Leave(Chain({1}));  // the parent, later than 3
-  Take(5 + 2);
-  EXPECT_EQ(Known(Chain({3})), 0u);
-  EXPECT_EQ(Known(Chain({1, 2})), 1u);
-}
-
-TEST_F(PrefixCacheTest, UsedBlocksAreNeverEvicted) {
-  Leave(Chain({1, 2, 3}));
-  const std::vector<BlockId> used = Match(Chain({1, 2}));
-  std::vector<BlockId> blocks;
-  EXPECT_FALSE(pool_.Allocate(7, &blocks));
-  EXPECT_TRUE(pool_.Allocate(6, &blocks));
-  EXPECT_EQ(Match(Chain({1, 2, 3})), used);
-}
-
-TEST_F(PrefixCacheTest, EveryIdleBlockCanBeHad) {
-  Leave(Chain({1, 2, 3}));
-  Leave(Chain({1, 2, 4, 5}));
-  Leave(Chain({6, 7}));
-  EXPECT_EQ(pool_.idle_blocks(), 7);
-  const std::vector<BlockId> all = Take(8);
-  EXPECT_EQ(std::set<BlockId>(all.begin(), all.end()).size(), 8u);
-  EXPECT_EQ(cache_->size(), 0);
-}
-
-TEST_F(PrefixCacheTest, FlushFreesIdleBlocksAtOnceAndUsedOnesLater) {
-  Leave(Chain({1, 2}));
-  const std::vector<BlockId> used = Match(Chain({1}));
-  EXPECT_EQ(cache_->Flush(), 1);
-  EXPECT_EQ(cache_->size(), 0);
-  EXPECT_EQ(Known(Chain({1})), 0u);
-  EXPECT_EQ(pool_.free_blocks(), 7);
-  Release(used);
-  EXPECT_EQ(pool_.free_blocks(), 8);
-  EXPECT_EQ(cache_->Flush(), 0);
 }
 
 TEST_F(PrefixCacheTest, ASequenceThatRunsOverAFlushPublishesNoMore) {

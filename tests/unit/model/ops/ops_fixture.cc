@@ -37,7 +37,7 @@ float Decoded(const uint8_t* bytes, DType dtype) {
 std::vector<float> RandomFloats(int64_t count, uint64_t seed, float scale) {
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal(0.0f, scale);
-  std::vector<float> values(static_cast<size_t>(count));
+  std::vector<float> values(count);
   for (float& value : values) value = normal(random);
   return values;
 }
@@ -128,7 +128,7 @@ Batch BatchOf(const std::vector<Piece>& pieces) {
     }
     batch.block_tables.insert(batch.block_tables.end(), piece.blocks.begin(), piece.blocks.end());
     ++batch.sequences;
-    batch.block_tables.resize(static_cast<size_t>(batch.sequences * batch.max_blocks), 0);
+    batch.block_tables.resize(batch.sequences * batch.max_blocks, 0);
   }
   return batch;
 }
@@ -185,7 +185,7 @@ DeviceRows OpsTest::Upload(const std::vector<float>& values, int64_t cols, DType
   const size_t element = DTypeBytes(dtype);
   std::vector<uint8_t> bytes(static_cast<size_t>(rows * stride) * element, 0xff);
   for (int64_t i = 0; i < rows * cols; ++i) {
-    const std::vector<uint8_t> value = Encoded(values[static_cast<size_t>(i)], dtype);
+    const std::vector<uint8_t> value = Encoded(values[i], dtype);
     std::copy(value.begin(), value.end(),
               bytes.begin() + static_cast<ptrdiff_t>(i / cols * stride + i % cols) *
                                   static_cast<ptrdiff_t>(element));
@@ -200,12 +200,12 @@ DeviceRows OpsTest::Upload(const std::vector<float>& values, int64_t cols, DType
 
 DeviceRows OpsTest::UploadPadded(std::vector<float> values, int64_t cols, DType dtype) {
   const int64_t rows = static_cast<int64_t>(values.size()) / cols;
-  values.resize(static_cast<size_t>(ops_->PaddedRows(rows) * cols), std::nanf(""));
+  values.resize(ops_->PaddedRows(rows) * cols, std::nanf(""));
   return Upload(values, cols, dtype);
 }
 
 DeviceRows OpsTest::Poisoned(int64_t rows, int64_t cols, DType dtype) {
-  return Upload(std::vector<float>(static_cast<size_t>(rows * cols), std::nanf("")), cols, dtype);
+  return Upload(std::vector<float>(rows * cols, std::nanf("")), cols, dtype);
 }
 
 std::vector<float> OpsTest::Download(const DeviceRows& from, int64_t count) {

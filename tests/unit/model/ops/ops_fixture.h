@@ -62,9 +62,7 @@ class HostMatrix {
   TensorView view() const;
   int64_t rows() const { return static_cast<int64_t>(values_.size()) / cols_; }
   int64_t cols() const { return cols_; }
-  float at(int64_t row, int64_t col) const {
-    return values_[static_cast<size_t>(row * cols_ + col)];
-  }
+  float at(int64_t row, int64_t col) const { return values_[row * cols_ + col]; }
 
  private:
   int64_t cols_;

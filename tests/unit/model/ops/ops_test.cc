@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 #include "model/base/float16.h"
@@ -35,8 +34,7 @@ struct Dot {
 Dot DotOf(const std::vector<float>& x, int64_t m, const HostMatrix& w, int64_t n) {
   Dot dot;
   for (int64_t k = 0; k < w.cols(); ++k) {
-    const double product =
-        static_cast<double>(x[static_cast<size_t>(m * w.cols() + k)]) * w.at(n, k);
+    const double product = static_cast<double>(x[m * w.cols() + k]) * w.at(n, k);
     dot.value += product;
     dot.magnitude += std::abs(product);
   }
@@ -93,33 +91,6 @@ TEST_P(MatMulTest, AddsTheBiasToTheFinishedProduct) {
   }
 }
 
-TEST_P(MatMulTest, RowsDoNotDependOnHowManyThereAre) {
-  const int64_t kRows = 70;
-  for (const auto& [n, k] : {std::pair<int64_t, int64_t>{43, 50}, {96, 80}}) {
-    const Buffer bias = Upload(RandomFloats(n, 5));
-    const auto packed = Pack(HostMatrix(n, k, weights(), 3));
-    const DeviceRows x = Upload(RandomFloats(kRows * k, 4), k, activations());
-    const DeviceRows out = Poisoned(kRows, n, activations());
-    const Epilogue epilogue{.bias = bias.as<float>(), .activation = Activation::kSilu};
-    ASSERT_THAT(ops_->MatMul(x.rows, *packed, epilogue, out.rows), IsOk());
-    const std::vector<float> together = Download(out);
-    for (const int64_t chunk : {1, 2, 3, 5, 7, 8, 9, 15, 17, 33, 64}) {
-      const DeviceRows apart = Poisoned(kRows, n, activations());
-      const auto from = [](const DeviceRows& all, int64_t begin, int64_t rows) {
-        char* const data = all.rows.as<char>() + static_cast<size_t>(begin * all.rows.stride) *
-                                                     DTypeBytes(all.rows.dtype);
-        return Rows{data, rows, all.rows.cols, all.rows.stride, all.rows.dtype};
-      };
-      for (int64_t begin = 0; begin < kRows; begin += chunk) {
-        const int64_t rows = std::min(chunk, kRows - begin);
-        ASSERT_THAT(ops_->MatMul(from(x, begin, rows), *packed, epilogue, from(apart, begin, rows)),
-                    IsOk());
-      }
-      ASSERT_EQ(Download(apart), together) << n << "x" << k << ", chunks of " << chunk;
-    }
-  }
-}
-
 double Exact(Activation activation, double a) {
   switch (activation) {
     case Activation::kSilu:
@@ -144,10 +115,10 @@ class ActivationTest : public OpsTest {
   // f(values), through a matrix of k inputs.
   std::vector<float> Activate(Activation activation, const std::vector<float>& values, int64_t k) {
     const int64_t n = static_cast<int64_t>(values.size());
-    std::vector<float> diagonal(static_cast<size_t>(n * k), 0.0f);
-    for (int64_t i = 0; i < n; ++i) diagonal[static_cast<size_t>(i * k)] = values[i];
+    std::vector<float> diagonal(n * k, 0.0f);
+    for (int64_t i = 0; i < n; ++i) diagonal[i * k] = values[i];
     const auto packed = Pack(HostMatrix(k, weights(), diagonal));
-    std::vector<float> one(static_cast<size_t>(k), 0.0f);
+    std::vector<float> one(k, 0.0f);
     one[0] = 1.0f;
     const DeviceRows x = Upload(one, k, activations());
     const DeviceRows out = Poisoned(1, n, DType::kF32);
@@ -231,26 +202,6 @@ TEST_P(MatMulTest, GatedIsTheGatedProduct) {
   }
 }
 
-TEST_P(MatMulTest, GatedRowsDoNotDependOnHowManyThereAre) {
-  const int64_t kRows = 70;
-  for (const auto& [n, k] : {std::pair<int64_t, int64_t>{21, 50}, {48, 80}}) {
-    const auto packed = Pack(HostMatrix(2 * n, k, weights(), 3), MatrixUse::kGated);
-    const std::vector<float> x = RandomFloats(kRows * k, 4);
-    const DeviceRows all = Upload(x, k, activations());
-    const DeviceRows out = Poisoned(kRows, n, activations());
-    ASSERT_THAT(ops_->MatMulGated(all.rows, *packed, nullptr, out.rows), IsOk());
-    const std::vector<float> together = Download(out);
-    for (int64_t row = 0; row < kRows; row += 23) {
-      const DeviceRows one = Upload(
-          std::vector<float>(x.begin() + row * k, x.begin() + (row + 1) * k), k, activations());
-      const DeviceRows alone = Poisoned(1, n, activations());
-      ASSERT_THAT(ops_->MatMulGated(one.rows, *packed, nullptr, alone.rows), IsOk());
-      ASSERT_EQ(Download(alone),
-                std::vector<float>(together.begin() + row * n, together.begin() + (row + 1) * n));
-    }
-  }
-}
-
 // The rows of a packed matrix, as Embed gives them.
 class PackTest : public OpsTest {
  protected:
@@ -280,35 +231,6 @@ TEST_P(PackTest, StacksPartsAndWidensMixedTypes) {
     EXPECT_EQ(out[12 + col], b.at(0, col));
     EXPECT_EQ(out[18 + col], b.at(2, col));
   }
-}
-
-TEST_P(PackTest, TakesEitherOrder) {
-  // Widths that start and end panels within a part, and types that must be widened or need not be.
-  for (const DType second : {DType::kBF16, DType::kF32}) {
-    const HostMatrix a(37, 21, DType::kBF16, 5), b(37, 30, second, 6);
-    const TensorView views[] = {a.view(), b.view()};
-    const auto packed = ops_->PackMatrix(views, MatrixOrder::kInputsFirst);
-    ASSERT_THAT(packed, IsOk());
-    ASSERT_EQ((*packed)->n(), 51);
-    ASSERT_EQ((*packed)->k(), 37);
-    EXPECT_EQ((*packed)->dtype(), second);
-    std::vector<int32_t> ids(51);
-    std::iota(ids.begin(), ids.end(), 0);
-    const std::vector<float> out = RowsOf(**packed, ids);
-    for (int64_t n = 0; n < 51; ++n) {
-      for (int64_t k = 0; k < 37; ++k) {
-        ASSERT_EQ(out[n * 37 + k], n < 21 ? a.at(k, n) : b.at(k, n - 21)) << n << ", " << k;
-      }
-    }
-  }
-}
-
-TEST_P(PackTest, ReadsDoubles) {
-  const std::vector<double> values = {1.0, 2.0, 1e-3, -4.5};
-  const TensorView view{DType::kF64, Shape{2, 2}, values.data()};
-  const auto packed = ops_->PackMatrix({&view, 1});
-  ASSERT_THAT(packed, IsOk());
-  EXPECT_EQ(RowsOf(**packed, {1}), (std::vector<float>{1e-3f, -4.5f}));
 }
 
 TEST_P(PackTest, LaysVectorsEndToEnd) {

@@ -18,8 +18,6 @@
 namespace tlm {
 namespace {
 
-using ::testing::HasSubstr;
-
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
 std::vector<float> RandomLogits(int count, uint64_t seed) {
@@ -61,23 +59,6 @@ TEST(SamplerTest, GreedyTakesTheLowestIdAmongEquals) {
   EXPECT_EQ(SampleId({1.0f, 3.0f, 3.0f, -kInf}, {.temperature = 0.0f}, 0), 1);
 }
 
-TEST(SamplerTest, SamplesFollowTheSoftmax) {
-  const std::vector<float> logits = {0.0f, 1.0f, 2.0f, -1.0f};
-  constexpr int kSamples = 40000;
-  for (const float temperature : {0.7f, 1.0f, 2.0f}) {
-    const auto counts = CountSamples(logits, {.temperature = temperature, .seed = 5}, kSamples);
-    double total = 0.0;
-    for (const float logit : logits) total += std::exp(logit / temperature);
-    double chi_squared = 0.0;
-    for (int32_t id = 0; id < 4; ++id) {
-      const double expected = kSamples * std::exp(logits[id] / temperature) / total;
-      const double observed = counts.contains(id) ? counts.at(id) : 0;
-      chi_squared += (observed - expected) * (observed - expected) / expected;
-    }
-    EXPECT_LT(chi_squared, 21.1) << "3 degrees of freedom: exceeded once in 10,000 seeds";
-  }
-}
-
 TEST(SamplerTest, SkippingHopelessTokensChangesNoSample) {
   // The same sample with every token's noise computed.
   const std::vector<float> logits = RandomLogits(3000, 21);
@@ -101,49 +82,11 @@ TEST(SamplerTest, SkippingHopelessTokensChangesNoSample) {
   }
 }
 
-TEST(SamplerTest, TopKKeepsTheKMostLikely) {
-  const std::vector<float> logits = RandomLogits(200, 1);
-  const std::vector<int32_t> order = Order(logits);
-  const auto counts = CountSamples(logits, {.temperature = 5.0f, .top_k = 7, .seed = 1}, 3000);
-  EXPECT_EQ(counts.size(), 7u);
-  for (int i = 0; i < 7; ++i) EXPECT_TRUE(counts.contains(order[i]));
-}
-
-TEST(SamplerTest, TopPKeepsTheSmallestSufficientSet) {
-  for (const float top_p : {0.05f, 0.3f, 0.8f, 0.99f}) {
-    const std::vector<float> logits = RandomLogits(1000, 2);
-    const std::vector<int32_t> order = Order(logits);
-    double total = 0.0;
-    for (const float logit : logits) total += std::exp(static_cast<double>(logit));
-    double sum = 0.0;
-    std::vector<int32_t> kept;
-    for (const int32_t id : order) {
-      if (sum >= top_p * total) break;
-      sum += std::exp(static_cast<double>(logits[id]));
-      kept.push_back(id);
-    }
-    const auto counts =
-        CountSamples(logits, {.temperature = 1.0f, .top_p = top_p, .seed = 2}, 4000);
-    for (const auto& [id, count] : counts) {
-      EXPECT_THAT(kept, ::testing::Contains(id)) << "top_p " << top_p;
-    }
-    EXPECT_TRUE(counts.contains(order[0]));
-  }
-}
-
 TEST(SamplerTest, TinyTopPIsGreedy) {
   const std::vector<float> logits = RandomLogits(500, 3);
   const auto counts = CountSamples(logits, {.temperature = 10.0f, .top_p = 1e-6f, .seed = 3}, 200);
   EXPECT_EQ(counts.size(), 1u);
   EXPECT_EQ(counts.begin()->first, Order(logits)[0]);
-}
-
-TEST(SamplerTest, MinPDropsWhatIsFarBehindTheBest) {
-  const std::vector<float> logits = {5.0f, 4.0f, 2.0f, 0.0f};
-  // e^-1 = 0.37, e^-3 = 0.05
-  const auto counts = CountSamples(logits, {.temperature = 1.0f, .min_p = 0.2f, .seed = 4}, 2000);
-  EXPECT_EQ(counts.size(), 2u);
-  EXPECT_TRUE(counts.contains(0) && counts.contains(1));
 }
 
 TEST(SamplerTest, TheTokenDependsOnSeedPositionAndOutputOnly) {
@@ -186,14 +129,11 @@ TEST(SamplerTest, ScoresAreLogSoftmaxOfTheUnmodifiedLogits) {
 TEST(SamplerTest, RefusesWhatIsNoDistribution) {
   Sampler sampler;
   const std::vector<float> nan = {0.0f, std::nanf(""), 1.0f};
-  EXPECT_THAT(sampler.Sample(nan, {}, {}, {}, {}),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("token 1")));
+  EXPECT_THAT(sampler.Sample(nan, {}, {}, {}, {}), IsDataLoss("token 1"));
   const std::vector<float> infinite = {0.0f, kInf};
-  EXPECT_THAT(sampler.Sample(infinite, {}, {}, {}, {}),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("inf")));
+  EXPECT_THAT(sampler.Sample(infinite, {}, {}, {}, {}), IsDataLoss("inf"));
   const std::vector<float> none = {-kInf, -kInf};
-  EXPECT_THAT(sampler.Sample(none, {}, {}, {}, {}),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("all 2")));
+  EXPECT_THAT(sampler.Sample(none, {}, {}, {}, {}), IsDataLoss("all 2"));
 }
 
 TEST(SamplerTest, BannedTokensAreNotSampledButScored) {
@@ -213,7 +153,7 @@ TEST(SamplerTest, BannedTokensAreNotSampledButScored) {
   }
   const std::vector<int32_t> all = {0, 1, 2, 3};
   EXPECT_THAT(sampler.Sample(logits, {}, {}, {}, {}, {.banned = all}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("4 ending ids")));
+              IsInvalidArgument("4 ending ids"));
 }
 
 class MaskTest : public ::testing::TestWithParam<const ScanKernels*> {};
@@ -285,10 +225,8 @@ TEST(SamplerTest, AMaskThatLeavesNothingOrIsLateIsTold) {
   const auto sample = [&](const FixedMask& mask) {
     return sampler.Sample(logits, {.params = &params, .history = &history, .mask = &mask});
   };
-  EXPECT_THAT(sample(FixedMask(std::vector<uint64_t>())),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("the constraint")));
-  EXPECT_THAT(sample(FixedMask(std::nullopt)),
-              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("in time")));
+  EXPECT_THAT(sample(FixedMask(std::vector<uint64_t>())), IsInvalidArgument("the constraint"));
+  EXPECT_THAT(sample(FixedMask(std::nullopt)), IsUnavailable("in time"));
   EXPECT_EQ(sample(FixedMask::Of(std::vector<int32_t>{99}))->id, 99);
 }
 

@@ -37,7 +37,7 @@ TEST_P(ScanKernelsTest, MaxIsTheLargestWhereverItStands) {
     bool valid = false;
     EXPECT_EQ(kernels().max(logits.data(), n, &valid), *std::ranges::max_element(logits));
     EXPECT_TRUE(valid);
-    logits[static_cast<size_t>(n * 7 % n)] = 100.0f;
+    logits[n * 7 % n] = 100.0f;
     EXPECT_EQ(kernels().max(logits.data(), n, &valid), 100.0f);
   }
   const std::vector<float> none(70, -kInfinity);
@@ -51,7 +51,7 @@ TEST_P(ScanKernelsTest, MaxFindsUnsoundLogitsAtEveryPlace) {
     for (const int64_t n : {1, 3, 16, 64, 65, 131}) {
       for (int64_t place = 0; place < n; ++place) {
         std::vector<float> logits = RandomLogits(static_cast<size_t>(n), 3);
-        logits[static_cast<size_t>(place)] = invalid;
+        logits[place] = invalid;
         bool valid = true;
         kernels().max(logits.data(), n, &valid);
         ASSERT_FALSE(valid) << invalid << " at " << place << " of " << n;
@@ -71,12 +71,11 @@ TEST_P(ScanKernelsTest, FindGivesThePlacesBetweenTheBoundsInOrder) {
                                       {50.0f, 60.0f}}) {
       std::vector<int32_t> expected;
       for (int64_t i = 0; i < n; ++i) {
-        const float logit = logits[static_cast<size_t>(i)];
+        const float logit = logits[i];
         if (logit >= least && logit <= most) expected.push_back(static_cast<int32_t>(i));
       }
-      std::vector<int32_t> found(static_cast<size_t>(n));
-      found.resize(
-          static_cast<size_t>(kernels().find(logits.data(), n, least, most, found.data())));
+      std::vector<int32_t> found(n);
+      found.resize(kernels().find(logits.data(), n, least, most, found.data()));
       EXPECT_EQ(found, expected) << n << " logits in [" << least << ", " << most << "]";
     }
   }
@@ -88,13 +87,13 @@ TEST_P(ScanKernelsTest, NoiseIsThatOfEachToken) {
   for (const uint32_t least : {0u, 1u, 0x80000000u, 0xf0000000u, 0xffffffffu}) {
     for (const uint32_t first_group : {0u, 64u, 0x3fffffu}) {
       for (const int64_t groups : {1, 2, 8, 13, 64}) {
-        std::vector<NoiseHit> hits(static_cast<size_t>(4 * groups + kMoreHits));
-        hits.resize(static_cast<size_t>(kernels().find_noise({.seed = key.seed,
-                                                              .position = key.position,
-                                                              .output_index = key.output_index,
-                                                              .first_group = first_group,
-                                                              .groups = groups},
-                                                             least, hits.data())));
+        std::vector<NoiseHit> hits(4 * groups + kMoreHits);
+        hits.resize(kernels().find_noise({.seed = key.seed,
+                                          .position = key.position,
+                                          .output_index = key.output_index,
+                                          .first_group = first_group,
+                                          .groups = groups},
+                                         least, hits.data()));
         std::set<int32_t> found;
         for (const auto [id, word] : hits) {
           ASSERT_EQ(word, NoiseWord(key, id)) << id;
@@ -135,7 +134,7 @@ TEST_P(ScanKernelsTest, WeightsAndGapsHaveTheBitsOfTheScalarFunctions) {
   for (int64_t n = 0; n < 20; ++n) {
     weights.assign(weights.size(), 12345);
     kernels().weigh(logits.data(), n, best, 1.0, kWeightScale, gaps.data(), weights.data());
-    ASSERT_EQ(weights[static_cast<size_t>(n)], 12345u);
+    ASSERT_EQ(weights[n], 12345u);
   }
 }
 

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <random>
 
 namespace tlm {
 namespace {
@@ -101,28 +100,6 @@ TEST(Utf8RepairTest, IsReadyAgainAfterFlush) {
   repair.Flush(&out);
   repair.Append("\xad", &out);
   EXPECT_EQ(out, "\uFFFD\uFFFD");
-}
-
-TEST(Utf8RepairTest, DoesNotDependOnPortions) {
-  std::mt19937 random(7);
-  // Bytes that begin, continue and break characters, more often than chance would have it.
-  const std::string bytes("aé中\U0001F600\x80\xbf\xc3\xe0\x9f\xa0\xed\xf0\x90\x8f\xf4\xff");
-  for (int round = 0; round < 2000; ++round) {
-    std::string text;
-    for (int i = 0; i < 12; ++i) text += bytes[random() % bytes.size()];
-    const std::string whole = Repair(text);
-    EXPECT_EQ(FindInvalidUtf8(whole), whole.npos);
-    Utf8Repair repair;
-    std::string out;
-    for (size_t i = 0; i < text.size();) {
-      const size_t length = random() % 4;
-      repair.Append(std::string_view(text).substr(i, length), &out);
-      ASSERT_EQ(FindInvalidUtf8(out), out.npos);
-      i += length;
-    }
-    repair.Flush(&out);
-    ASSERT_EQ(out, whole);
-  }
 }
 
 TEST(Utf8RepairTest, MayReplaceByteByByte) {

@@ -8,15 +8,12 @@
 #include <random>
 
 #include "model/base/errors.h"
-#include "tests/support/cpu_seconds.h"
 #include "tests/support/status_matchers.h"
 
 namespace tlm {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 // Tokens are the letters of `alphabet` and whatever the merges make, numbered in that order.
 Vocabulary VocabularyOf(std::string_view alphabet, const std::vector<BpeMerge>& merges) {
@@ -127,14 +124,11 @@ TEST(BpeTest, TakesKnownWordsWholeWhenMergesAreIgnored) {
 TEST(BpeTest, RefusesMergesOutsideTheVocabulary) {
   const Vocabulary vocabulary = VocabularyOf("ab", {{"a", "b"}});
   EXPECT_THAT(Bpe::Create(&vocabulary, {{"a", "b"}, {"x", "b"}}, {}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("merge 1"), HasSubstr("'x' is not in the vocabulary"))));
-  EXPECT_THAT(
-      Bpe::Create(&vocabulary, {{"a", "y"}}, {}),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'y' is not in the vocabulary")));
-  EXPECT_THAT(
-      Bpe::Create(&vocabulary, {{"b", "a"}}, {}),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'ba' is not in the vocabulary")));
+              IsInvalidArgument("merge 1", "'x' is not in the vocabulary"));
+  EXPECT_THAT(Bpe::Create(&vocabulary, {{"a", "y"}}, {}),
+              IsInvalidArgument("'y' is not in the vocabulary"));
+  EXPECT_THAT(Bpe::Create(&vocabulary, {{"b", "a"}}, {}),
+              IsInvalidArgument("'ba' is not in the vocabulary"));
 }
 
 TEST(BpeTest, NamesBytesWithoutAToken) {
@@ -143,8 +137,7 @@ TEST(BpeTest, NamesBytesWithoutAToken) {
   ASSERT_THAT(bpe, IsOk());
   for (const std::string& word : {std::string("a\xc3z"), std::string(50, 'a') + "\xc3"}) {
     std::vector<int32_t> ids;
-    EXPECT_THAT(bpe->Encode(word, &ids),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("byte 0xc3")));
+    EXPECT_THAT(bpe->Encode(word, &ids), IsInvalidArgument("byte 0xc3"));
   }
 }
 
@@ -203,27 +196,7 @@ TEST(BpeTest, NamesCharactersWithoutAToken) {
   const auto bpe = Bpe::Create(&vocabulary, kCharacterMerges, options);
   ASSERT_THAT(bpe, IsOk());
   std::vector<int32_t> ids;
-  EXPECT_THAT(bpe->Encode("aü", &ids),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("character 'ü'")));
-}
-
-// A quadratic algorithm would take 64 times as long for 8 times the letters.
-TEST(BpeTest, OneWordOfAMebibyteTakesNearlyLinearTime) {
-  std::vector<BpeMerge> merges;
-  for (std::string run = "a"; run.size() < 16; run += run) merges.emplace_back(run, run);
-  const Vocabulary vocabulary = VocabularyOf("ab", merges);
-  const auto bpe = Bpe::Create(&vocabulary, merges, {});
-  ASSERT_THAT(bpe, IsOk());
-  const auto seconds_for = [&](size_t length) {
-    const std::string word(length, 'a');
-    return LeastCpuSeconds([&] {
-      std::vector<int32_t> ids;
-      EXPECT_THAT(bpe->Encode(word, &ids), IsOk());
-      EXPECT_EQ(ids.size(), length / 16);
-    });
-  };
-  constexpr size_t kMebibyte = 1 << 20;
-  EXPECT_LT(seconds_for(kMebibyte), 32 * seconds_for(kMebibyte / 8));
+  EXPECT_THAT(bpe->Encode("aü", &ids), IsInvalidArgument("character 'ü'"));
 }
 
 }  // namespace

@@ -6,10 +6,8 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <vector>
 
 #include "model/tokenizer/byte_level.h"
@@ -22,11 +20,6 @@ namespace tlm {
 namespace {
 
 using nlohmann::json;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-
-constexpr auto kBad = absl::StatusCode::kInvalidArgument;
-constexpr auto kUnread = absl::StatusCode::kUnimplemented;
 
 // Types of tokens, as files number them.
 enum Type : int32_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
@@ -38,11 +31,9 @@ struct Piece {
 };
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> FromGguf(const GgufWriter& writer) {
-  const std::string file = writer.Bytes();
-  const auto header =
-      ParseGgufHeader({reinterpret_cast<const std::byte*>(file.data()), file.size()});
-  if (!header.ok()) return header.status();
-  const auto description = ReadGgufTokenizer(header->metadata);
+  const GgufInMemory gguf(writer);
+  if (!gguf.header.ok()) return gguf.header.status();
+  const auto description = ReadGgufTokenizer(gguf.header->metadata);
   if (!description.ok()) return description.status();
   return Tokenizer::Create(*description);
 }
@@ -105,17 +96,14 @@ Ids Encode(const GgufWriter& writer, std::string_view text, bool add_special = f
 TEST(GgufTokenizerTest, OtherModelsAreNamed) {
   GgufWriter writer = ByteLevel({}, {});
   writer.SetText("tokenizer.ggml.model", "bert");
-  EXPECT_THAT(FromGguf(writer), StatusIs(kUnread, AllOf(HasSubstr("'tokenizer.ggml.model'"),
-                                                        HasSubstr("'bert'"), HasSubstr("gpt2"))));
+  EXPECT_THAT(FromGguf(writer), IsUnimplemented("'tokenizer.ggml.model'", "'bert'", "gpt2"));
   writer.Remove("tokenizer.ggml.model");
-  EXPECT_THAT(FromGguf(writer), StatusIs(kBad, HasSubstr("'tokenizer.ggml.model' is missing")));
+  EXPECT_THAT(FromGguf(writer), IsInvalidArgument("'tokenizer.ggml.model' is missing"));
 }
 
 TEST(GgufTokenizerTest, FilesMayHaveNoTokenizer) {
   const auto has = [](const GgufWriter& writer) {
-    const std::string file = writer.Bytes();
-    return HasGgufTokenizer(
-        ParseGgufHeader({reinterpret_cast<const std::byte*>(file.data()), file.size()})->metadata);
+    return HasGgufTokenizer(GgufInMemory(writer).header->metadata);
   };
   EXPECT_FALSE(has(GgufWriter()));
   EXPECT_TRUE(has(ByteLevel({}, {})));
@@ -191,8 +179,7 @@ TEST(GgufByteLevelTest, EveryNameOfPreGivesATokenizer) {
     EXPECT_EQ((*tokenizer)->Decode(*ids), text) << pre;
   }
   EXPECT_THAT(FromGguf(ByteLevel({}, {}, "gpt-4o")),
-              StatusIs(kUnread, AllOf(HasSubstr("'tokenizer.ggml.pre' is 'gpt-4o'"),
-                                      HasSubstr("llama-bpe"), HasSubstr("qwen2"))));
+              IsUnimplemented("'tokenizer.ggml.pre' is 'gpt-4o'", "llama-bpe", "qwen2"));
 }
 
 TEST(GgufByteLevelTest, Qwen2NormalisesAndLlama3TakesWholeWords) {
@@ -214,9 +201,8 @@ TEST(GgufByteLevelTest, TheFrameIsThatOfTheKeys) {
   EXPECT_EQ(Encode(writer, "x", true), Ids({256, 'x', 257}));
   EXPECT_EQ(Encode(writer, "x", false), Ids({'x'}));
   writer.Set<uint32_t>("tokenizer.ggml.eos_token_id", 258);
-  EXPECT_THAT(FromGguf(writer),
-              StatusIs(kBad, AllOf(HasSubstr("'tokenizer.ggml.add_eos_token' is true"),
-                                   HasSubstr("'tokenizer.ggml.eos_token_id'"))));
+  EXPECT_THAT(FromGguf(writer), IsInvalidArgument("'tokenizer.ggml.add_eos_token' is true",
+                                                  "'tokenizer.ggml.eos_token_id'"));
   // llama-bpe adds the first one unless the file says otherwise.
   GgufWriter llama = ByteLevel(ends, {}, "llama-bpe");
   EXPECT_EQ(Encode(llama, "x", true), Ids({'x'}));  // it has none
@@ -233,29 +219,29 @@ TEST(GgufByteLevelTest, WrongListsAreNamed) {
     return FromGguf(writer);
   };
   EXPECT_THAT(with([](GgufWriter& writer) { writer.Remove("tokenizer.ggml.tokens"); }),
-              StatusIs(kBad, HasSubstr("'tokenizer.ggml.tokens' is missing")));
+              IsInvalidArgument("'tokenizer.ggml.tokens' is missing"));
   EXPECT_THAT(with([](GgufWriter& writer) { writer.SetTexts("tokenizer.ggml.tokens", {}); }),
-              StatusIs(kBad, HasSubstr("'tokenizer.ggml.tokens' has 0 tokens")));
+              IsInvalidArgument("'tokenizer.ggml.tokens' has 0 tokens"));
   EXPECT_THAT(with([](GgufWriter& writer) { writer.Remove("tokenizer.ggml.merges"); }),
-              StatusIs(kBad, HasSubstr("'tokenizer.ggml.merges' is missing")));
+              IsInvalidArgument("'tokenizer.ggml.merges' is missing"));
   EXPECT_THAT(with([](GgufWriter& writer) {
                 writer.SetArray<int32_t>("tokenizer.ggml.token_type", {1, 1});
               }),
-              StatusIs(kBad, HasSubstr("'tokenizer.ggml.token_type' has 2 elements, there are "
-                                       "257 tokens")));
+              IsInvalidArgument("'tokenizer.ggml.token_type' has 2 elements, there are "
+                                "257 tokens"));
   EXPECT_THAT(with([](GgufWriter& writer) {
                 writer.SetArray<float>("tokenizer.ggml.token_type", {1, 1});
               }),
-              StatusIs(kBad, HasSubstr("'tokenizer.ggml.token_type'")));
+              IsInvalidArgument("'tokenizer.ggml.token_type'"));
   EXPECT_THAT(with([](GgufWriter& writer) { writer.Set<int>("tokenizer.ggml.pre", 3); }),
-              StatusIs(kBad, HasSubstr("'tokenizer.ggml.pre' is 3")));
+              IsInvalidArgument("'tokenizer.ggml.pre' is 3"));
   EXPECT_THAT(with([](GgufWriter& writer) { writer.Set<int>("tokenizer.ggml.add_bos_token", 1); }),
-              StatusIs(kBad, HasSubstr("'tokenizer.ggml.add_bos_token' is 1")));
+              IsInvalidArgument("'tokenizer.ggml.add_bos_token' is 1"));
   for (const char* const merge : {"", "ab", "a", " ", "a ", " b", "\xff b"}) {
     EXPECT_THAT(with([&](GgufWriter& writer) {
                   writer.SetTexts("tokenizer.ggml.merges", {"a b", merge});
                 }),
-                StatusIs(kBad, HasSubstr("'tokenizer.ggml.merges': element 1")))
+                IsInvalidArgument("'tokenizer.ggml.merges': element 1"))
         << merge;
   }
   // A merge of what is no token, and one that makes none.
@@ -263,7 +249,7 @@ TEST(GgufByteLevelTest, WrongListsAreNamed) {
     EXPECT_THAT(with([&](GgufWriter& writer) {
                   writer.SetTexts("tokenizer.ggml.merges", {merge});
                 }).status(),
-                StatusIs(kBad, HasSubstr("merge")))
+                IsInvalidArgument("merge"))
         << merge;
   }
 }
@@ -272,12 +258,11 @@ TEST(GgufByteLevelTest, TokensHaveLimits) {
   const auto with = [](const Piece& piece) { return FromGguf(ByteLevel({piece}, {})); };
   EXPECT_THAT(with({std::string(16384, 'x')}), IsOk());
   EXPECT_THAT(with({std::string(16385, 'x')}),
-              StatusIs(kBad, HasSubstr("token 256 has 16385 bytes, the limit is 16384")));
+              IsInvalidArgument("token 256 has 16385 bytes, the limit is 16384"));
   EXPECT_THAT(with({std::string(1024, 'x'), kControl}), IsOk());
   EXPECT_THAT(with({std::string(1025, 'x'), kControl}),
-              StatusIs(kBad, HasSubstr("has 1025 bytes, the limit is 1024")));
-  EXPECT_THAT(with({"\xff"}),
-              StatusIs(kBad, AllOf(HasSubstr("token 256"), HasSubstr("is not UTF-8"))));
+              IsInvalidArgument("has 1025 bytes, the limit is 1024"));
+  EXPECT_THAT(with({"\xff"}), IsInvalidArgument("token 256", "is not UTF-8"));
   EXPECT_THAT(with({""}), IsOk());  // an id without a token
 }
 
@@ -343,18 +328,18 @@ TEST(GgufSentencePieceTest, TheFrameHasDefaults) {
 TEST(GgufSentencePieceTest, WrongListsAreNamed) {
   GgufWriter writer = SentencePiece({{"a"}});
   writer.SetArray<float>("tokenizer.ggml.scores", std::vector<float>(259));
-  EXPECT_THAT(FromGguf(writer), StatusIs(kBad, HasSubstr("'tokenizer.ggml.scores' has 259 elements,"
-                                                         " there are 260 tokens")));
+  EXPECT_THAT(FromGguf(writer), IsInvalidArgument("'tokenizer.ggml.scores' has 259 elements,"
+                                                  " there are 260 tokens"));
   std::vector<float> scores(260);
   scores[7] = NAN;
   writer.SetArray("tokenizer.ggml.scores", scores);
-  EXPECT_THAT(FromGguf(writer), StatusIs(kBad, HasSubstr("'tokenizer.ggml.scores'")));
+  EXPECT_THAT(FromGguf(writer), IsInvalidArgument("'tokenizer.ggml.scores'"));
   writer.SetTexts("tokenizer.ggml.scores", {"a"});
-  EXPECT_THAT(FromGguf(writer), StatusIs(kBad, HasSubstr("'tokenizer.ggml.scores'")));
+  EXPECT_THAT(FromGguf(writer), IsInvalidArgument("'tokenizer.ggml.scores'"));
   writer.Remove("tokenizer.ggml.scores");
-  EXPECT_THAT(FromGguf(writer), StatusIs(kBad, HasSubstr("'tokenizer.ggml.scores' is missing")));
+  EXPECT_THAT(FromGguf(writer), IsInvalidArgument("'tokenizer.ggml.scores' is missing"));
   EXPECT_THAT(FromGguf(SentencePiece({{std::string(513, 'a')}})),
-              StatusIs(kBad, HasSubstr("token 259 has 513 bytes, the limit is 512")));
+              IsInvalidArgument("token 259 has 513 bytes, the limit is 512"));
 }
 
 TEST(GgufSentencePieceTest, MergesOfAllTokensHaveALimit) {
@@ -366,16 +351,14 @@ TEST(GgufSentencePieceTest, MergesOfAllTokensHaveALimit) {
     }
   }
   EXPECT_THAT(FromGguf(SentencePiece(pieces)),
-              StatusIs(kBad, AllOf(HasSubstr("'tokenizer.ggml.tokens'"), HasSubstr("268435456"))));
+              IsInvalidArgument("'tokenizer.ggml.tokens'", "268435456"));
 }
 
 // The same tokenizer by way of a tokenizer.json.
 absl::StatusOr<std::unique_ptr<Tokenizer>> ThroughJson(const GgufWriter& writer) {
-  const std::string file = writer.Bytes();
-  const auto header =
-      ParseGgufHeader({reinterpret_cast<const std::byte*>(file.data()), file.size()});
-  if (!header.ok()) return header.status();
-  const auto text = GgufTokenizerJson(header->metadata);
+  const GgufInMemory gguf(writer);
+  if (!gguf.header.ok()) return gguf.header.status();
+  const auto text = GgufTokenizerJson(gguf.header->metadata);
   if (!text.ok()) return text.status();
   return Tokenizer::FromJson(*text);
 }
@@ -423,7 +406,7 @@ TEST(GgufTokenizerJsonTest, IsTheSameTokenizer) {
 
 TEST(GgufTokenizerJsonTest, SentencePieceHasNone) {
   EXPECT_THAT(ThroughJson(SentencePiece({{"a"}})),
-              StatusIs(kUnread, HasSubstr("'tokenizer.ggml.model' is 'llama'")));
+              IsUnimplemented("'tokenizer.ggml.model' is 'llama'"));
 }
 
 TEST(GgufSpecialTokenTest, IsTheTextOfTheIdThatTheKeyNames) {
@@ -431,14 +414,12 @@ TEST(GgufSpecialTokenTest, IsTheTextOfTheIdThatTheKeyNames) {
   writer.Set<uint32_t>("tokenizer.ggml.eos_token_id", 256);
   writer.Set<uint32_t>("tokenizer.ggml.bos_token_id", 257);
   writer.SetText("tokenizer.ggml.padding_token_id", "x");
-  const std::string file = writer.Bytes();
-  const auto header =
-      ParseGgufHeader({reinterpret_cast<const std::byte*>(file.data()), file.size()});
-  ASSERT_THAT(header, IsOk());
-  EXPECT_EQ(GgufSpecialToken(header->metadata, "eos"), "<end>");
-  EXPECT_EQ(GgufSpecialToken(header->metadata, "bos"), std::nullopt);
-  EXPECT_EQ(GgufSpecialToken(header->metadata, "padding"), std::nullopt);
-  EXPECT_EQ(GgufSpecialToken(header->metadata, "unknown"), std::nullopt);
+  const GgufInMemory gguf(writer);
+  ASSERT_THAT(gguf.header, IsOk());
+  EXPECT_EQ(GgufSpecialToken(gguf.header->metadata, "eos"), "<end>");
+  EXPECT_EQ(GgufSpecialToken(gguf.header->metadata, "bos"), std::nullopt);
+  EXPECT_EQ(GgufSpecialToken(gguf.header->metadata, "padding"), std::nullopt);
+  EXPECT_EQ(GgufSpecialToken(gguf.header->metadata, "unknown"), std::nullopt);
 }
 
 // Published tokenizers, written as the converters write them.
@@ -470,7 +451,6 @@ GgufWriter FromJson(const json& tokenizer, const char* pre) {
 struct Published {
   const char* tokenizer;
   const char* pre;
-  const char* vectors;
 };
 
 class PublishedTest : public ::testing::TestWithParam<Published> {};
@@ -485,20 +465,6 @@ TEST_P(PublishedTest, GivesTheIdsOfTheOriginal) {
   ASSERT_THAT(tokenizer, IsOk());
   EXPECT_EQ((*tokenizer)->vocab_size(), (*original)->vocab_size());
 
-  const std::string base =
-      *OraclePath("tokenizer/llama-cpp") + "/ggml-vocab-" + GetParam().vectors + ".gguf";
-  const std::vector<std::string> texts = SplitAt(ReadAll(base + ".inp"), "\n__ggml_vocab_test__\n");
-  const std::vector<std::string> lines = SplitAt(ReadAll(base + ".out"), "\n");
-  ASSERT_EQ(texts.size(), 46u);
-  ASSERT_EQ(lines.size(), 46u);
-  for (size_t i = 0; i < texts.size(); ++i) {
-    std::istringstream line(lines[i]);
-    const Ids expected{std::istream_iterator<int32_t>(line), {}};
-    const auto ids = (*tokenizer)->Encode(texts[i], false);
-    ASSERT_THAT(ids, IsOk());
-    EXPECT_EQ(*ids, expected) << texts[i];
-    EXPECT_EQ((*tokenizer)->Decode(*ids), texts[i]);
-  }
   const std::string book = ReadAll(*OraclePath("corpus/tinyshakespeare.txt")).substr(0, 200000) +
                            "<|endoftext|><|im_start|>naïve e\xcc\x81 你好 1234";
   EXPECT_EQ(*(*tokenizer)->Encode(book, true), *(*original)->Encode(book, true));
@@ -508,8 +474,7 @@ TEST_P(PublishedTest, GivesTheIdsOfTheOriginal) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tokenizers, PublishedTest,
-                         ::testing::Values(Published{"gpt2", "gpt-2", "gpt-2"},
-                                           Published{"qwen3", "qwen2", "qwen2"}),
+                         ::testing::Values(Published{"gpt2", "gpt-2"}, Published{"qwen3", "qwen2"}),
                          [](const auto& info) { return std::string(info.param.tokenizer); });
 
 TEST(PublishedSentencePieceTest, GivesTheIdsOfLlama2c) {

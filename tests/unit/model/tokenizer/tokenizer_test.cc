@@ -3,10 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <random>
 #include <thread>
 
 #include "tests/support/cpu_seconds.h"
@@ -18,9 +16,7 @@ namespace tlm {
 namespace {
 
 using ::nlohmann::json;
-using ::testing::AllOf;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 // Ids of merges i are 256 + i.
@@ -92,15 +88,6 @@ TEST(TokenizerTest, HandsIdsOnInOrderAndStopsWhenTold) {
   };
   EXPECT_THAT(tokenizer->EncodeTo(text, {}, stop), StatusIs(absl::StatusCode::kAborted, "enough"));
   EXPECT_LT(handed, 1000u);
-}
-
-TEST(TokenizerTest, BothNotationsOfMergesGiveTheSameTokens) {
-  json pairs = SmallTokenizerJson(kMerges);
-  for (json& merge : pairs["model"]["merges"]) {
-    const auto text = merge.get<std::string>();
-    merge = {text.substr(0, text.find(' ')), text.substr(text.find(' ') + 1)};
-  }
-  EXPECT_THAT(Encode(*MakeTokenizer(pairs), "hello hello"), ElementsAre(259, 260));
 }
 
 TEST(TokenizerTest, SplitsByThePatternGiven) {
@@ -208,25 +195,9 @@ TEST(TokenizerTest, IdsWithoutATokenAreNothing) {
 
 TEST(TokenizerTest, RefusesTextThatIsNotUtf8) {
   const auto tokenizer = MakeTokenizer(SmallTokenizerJson());
-  EXPECT_THAT(tokenizer->Encode("abc\xff", false),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("byte offset 3")));
-  EXPECT_THAT(tokenizer->Encode("\xed\xa0\x80", false),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("byte offset 0")));
+  EXPECT_THAT(tokenizer->Encode("abc\xff", false), IsInvalidArgument("byte offset 3"));
+  EXPECT_THAT(tokenizer->Encode("\xed\xa0\x80", false), IsInvalidArgument("byte offset 0"));
   EXPECT_THAT(Encode(*tokenizer, std::string_view("\0a", 2)), ElementsAre(0, 'a'));
-}
-
-TEST(TokenizerTest, RandomTextComesBackWhole) {
-  json document = SmallTokenizerJson(kMerges);
-  document["added_tokens"] = {AddedTokenJson(300, "<x>", false)};
-  const auto tokenizer = MakeTokenizer(document);
-  std::mt19937 random(17);
-  const char* const parts[] = {"hello", " ",  "\n", "é",      "中",     "\U0001F600", "<x>",
-                               "<x",    "12", "'s", "\u0301", "\u3000", "h",          "l"};
-  for (int round = 0; round < 500; ++round) {
-    std::string text;
-    for (int i = 0; i < 20; ++i) text += parts[random() % std::size(parts)];
-    EXPECT_EQ(tokenizer->Decode(Encode(*tokenizer, text)), text);
-  }
 }
 
 // A quadratic step anywhere would take 64 times as long for 8 times the text.
@@ -298,8 +269,7 @@ TEST(TokenizerTest, RefusesInconsistentFiles) {
   for (const Case& broken : cases) {
     json document = SmallTokenizerJson(kMerges);
     document[json::json_pointer(broken.pointer)] = broken.value;
-    EXPECT_THAT(Tokenizer::FromJson(document.dump()),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(broken.message)));
+    EXPECT_THAT(Tokenizer::FromJson(document.dump()), IsInvalidArgument(broken.message));
   }
 }
 
@@ -308,14 +278,11 @@ TEST(TokenizerTest, AnIncompleteAlphabetIsFineUntilAByteIsMissed) {
   document["model"]["vocab"].erase("z");
   const auto tokenizer = MakeTokenizer(document);
   EXPECT_THAT(Encode(*tokenizer, "abc"), ElementsAre('a', 'b', 'c'));
-  EXPECT_THAT(tokenizer->Encode("abz", false),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("byte 0x7a")));
+  EXPECT_THAT(tokenizer->Encode("abz", false), IsInvalidArgument("byte 0x7a"));
   document["model"]["unk_token"] = "a";
   EXPECT_THAT(Encode(*MakeTokenizer(document), "bzz"), ElementsAre('b', 'a', 'a'));
   document["model"]["byte_fallback"] = true;
-  EXPECT_THAT(Tokenizer::FromJson(document.dump()),
-              StatusIs(absl::StatusCode::kUnimplemented,
-                       AllOf(HasSubstr("byte_fallback"), HasSubstr("0x7a"))));
+  EXPECT_THAT(Tokenizer::FromJson(document.dump()), IsUnimplemented("byte_fallback", "0x7a"));
 }
 
 TEST(TokenizerTest, LoadNamesTheFile) {
@@ -324,29 +291,8 @@ TEST(TokenizerTest, LoadNamesTheFile) {
   const auto tokenizer = Tokenizer::Load(good);
   ASSERT_THAT(tokenizer, IsOk());
   EXPECT_THAT(Encode(**tokenizer, "hello"), ElementsAre(259));
-  EXPECT_THAT(Tokenizer::Load(dir.Write("bad.json", "{")),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("bad.json")));
-  EXPECT_THAT(Tokenizer::Load(dir.File("absent.json")),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("absent.json")));
-}
-
-// Whatever single byte of the file is wrong, it is refused or read, never more.
-TEST(TokenizerTest, SurvivesDamagedFiles) {
-  json document = SmallTokenizerJson(kMerges);
-  document["added_tokens"] = {AddedTokenJson(300, "<s>", true)};
-  document["post_processor"] = FrameJson(300);
-  const std::string text = document.dump();
-  std::mt19937 random(23);
-  int refused = 0;
-  for (int round = 0; round < 400; ++round) {
-    std::string damaged = text;
-    for (int i = 0; i <= round % 3; ++i)
-      damaged[random() % damaged.size()] = "0,]}\"[-x"[random() % 8];
-    const auto tokenizer = Tokenizer::FromJson(damaged);
-    refused += tokenizer.ok() ? 0 : 1;
-    if (tokenizer.ok()) (void)(*tokenizer)->Encode("hello <s> é 12", true);
-  }
-  EXPECT_GT(refused, 0);
+  EXPECT_THAT(Tokenizer::Load(dir.Write("bad.json", "{")), IsInvalidArgument("bad.json"));
+  EXPECT_THAT(Tokenizer::Load(dir.File("absent.json")), IsNotFound("absent.json"));
 }
 
 }  // namespace

@@ -11,9 +11,6 @@
 namespace tlm {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-
 TEST(VocabularyTest, GivesBytesOfIdsAndIdsOfBytes) {
   const auto vocabulary = Vocabulary::Create(
       {{7, "seven", true}, {0, std::string("\0\xff", 2), true}, {3, "added", false}});
@@ -48,10 +45,9 @@ TEST(VocabularyTest, StaysValidWhenMoved) {
 
 TEST(VocabularyTest, RefusesIdsAndBytesThatOccurTwice) {
   EXPECT_THAT(Vocabulary::Create({{1, "a", true}, {1, "b", true}}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("id 1"), HasSubstr("'a'"), HasSubstr("'b'"))));
+              IsInvalidArgument("id 1", "'a'", "'b'"));
   EXPECT_THAT(Vocabulary::Create({{1, "a", true}, {2, "a", true}}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("same bytes 'a'")));
+              IsInvalidArgument("same bytes 'a'"));
   EXPECT_THAT(Vocabulary::Create({{1, "a", true}, {2, "a", false}}), IsOk());
 }
 

@@ -76,7 +76,7 @@ class Dequantised {
     const auto& matrix = static_cast<const CpuMatrix&>(**packed);
     const int64_t n = matrix.n();
     const int64_t k = matrix.k();
-    std::vector<float> row(static_cast<size_t>(k));
+    std::vector<float> row(k);
     auto& values = values_.emplace_back(std::make_unique<std::vector<float>>(n * k));
     for (int64_t output = 0; output < n; ++output) {
       matrix.CopyRow(output, row.data());
@@ -113,31 +113,9 @@ TEST_P(Int8ModelTest, LogitsAreThoseOfTheDequantisedWeights) {
     const auto model = Load(random, *ops);
     const std::vector<float> actual = RunAlone(*model, ids, 120);
     ASSERT_EQ(actual.size(), expected.size());
-    double error = 0.0;
-    double square = 0.0;
-    for (size_t i = 0; i < actual.size(); ++i) {
-      error += (actual[i] - expected[i]) * (actual[i] - expected[i]);
-      square += expected[i] * expected[i];
-    }
-    EXPECT_LT(std::sqrt(error / square), 0.02);
-    EXPECT_GT(std::sqrt(error / square), 1e-5);  // there is a loss
-  }
-}
-
-TEST_P(Int8ModelTest, LogitsDoNotDependOnChunksOrThreads) {
-  const RandomModel random(SmallConfig(GetParam().config), GetParam().dtype, 3);
-  const std::vector<int32_t> ids = RandomIds(150, random.config().vocab_size, 4);
-  for (const Isa isa : AvailableIsas()) {
-    SCOPED_TRACE(IsaName(isa));
-    const auto ops = MakeOps(1, isa);
-    const auto model = Load(random, *ops);
-    const std::vector<float> alone = RunAlone(*model, ids, 150);
-    const auto other_ops = MakeOps(3, isa);
-    const auto other = Load(random, *other_ops);
-    for (const int64_t chunk : {1, 7, 64, 149}) {
-      EXPECT_EQ(RunAlone(*model, ids, chunk), alone) << "chunks of " << chunk;
-      EXPECT_EQ(RunAlone(*other, ids, chunk), alone) << "chunks of " << chunk;
-    }
+    const double error = RelativeError(actual, expected);
+    EXPECT_LT(error, 0.02);
+    EXPECT_GT(error, 1e-5);  // there is a loss
   }
 }
 
@@ -191,8 +169,7 @@ TEST(Int8ModelLoadTest, IsRefusedByABackendWithoutIt) {
   AsGivenOps as_given(*ops);
   EXPECT_THAT(TransformerLM::Load(random.config(), random.weights(), as_given, kLimits, kKv,
                                   WeightFormat::kInt8),
-              StatusIs(absl::StatusCode::kUnimplemented,
-                       ::testing::HasSubstr("int8 weights on backend cpu")));
+              IsUnimplemented("int8 weights on backend cpu"));
 }
 
 }  // namespace

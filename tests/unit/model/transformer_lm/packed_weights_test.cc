@@ -20,9 +20,6 @@
 namespace tlm {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-
 // The processor's operations; says what it takes, and remembers what it was given.
 class RecordingOps : public ForwardingOps {
  public:
@@ -102,7 +99,7 @@ TEST_F(PackedWeightsTest, DequantisesWhatIsNotTaken) {
     EXPECT_EQ(MatrixTypeOf(model.config(), model.weights(), c.format, c.ops), DType::kF32);
     const LayerWeights& layer = model.dequantised().layers[1];
     const auto& down = static_cast<const CpuMatrix&>(*packed->layers[1].down.matrix);
-    std::vector<float> row(static_cast<size_t>(down.k()));
+    std::vector<float> row(down.k());
     for (int64_t output = 0; output < down.n(); ++output) {
       down.CopyRow(output, row.data());
       ASSERT_TRUE(std::equal(row.begin(), row.end(), layer.down.as<float>() + output * down.k()));
@@ -123,12 +120,12 @@ TEST_F(PackedWeightsTest, DequantisesFloatsOf8BitsToBf16) {
     EXPECT_EQ(MatrixTypeOf(model.config(), model.weights(), format, ops), type);
     const LayerWeights& layer = model.dequantised().layers[1];
     const auto& down = static_cast<const CpuMatrix&>(*packed->layers[1].down.matrix);
-    std::vector<float> row(static_cast<size_t>(down.k()));
+    std::vector<float> row(down.k());
     for (int64_t output = 0; output < down.n(); ++output) {
       down.CopyRow(output, row.data());
       for (int64_t i = 0; i < down.k(); ++i) {
         const float value = layer.down.as<float>()[output * down.k() + i];
-        ASSERT_EQ(row[static_cast<size_t>(i)], exact ? value : Bf16ToFloat(FloatToBf16(value)));
+        ASSERT_EQ(row[i], exact ? value : Bf16ToFloat(FloatToBf16(value)));
       }
     }
   }
@@ -201,7 +198,7 @@ TEST_F(PackedWeightsTest, QuantisesMatricesButNotPositions) {
   EXPECT_EQ(packed->position_embedding->dtype(), DType::kF16);
   RecordingOps without(*cpu_, /*takes_blocks=*/false);
   EXPECT_THAT(PackWeights(model.config(), model.weights(), WeightFormat::kInt4G64, without),
-              StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("int4:64 weights on backend")));
+              IsUnimplemented("int4:64 weights on backend"));
 }
 
 TEST_F(PackedWeightsTest, NamesTheTensorWithAValueThatIsNotFinite) {
@@ -213,10 +210,8 @@ TEST_F(PackedWeightsTest, NamesTheTensorWithAValueThatIsNotFinite) {
   bytes[block * 34 + 1] = std::byte{0x7c};
   ModelWeights weights = model.weights();
   weights.layers[1].up.data = bytes.data();
-  EXPECT_THAT(
-      PackWeights(model.config(), weights, WeightFormat::kAsGiven, *cpu_),
-      StatusIs(absl::StatusCode::kInvalidArgument,
-               AllOf(HasSubstr("layers.1.mlp.up_proj.weight"), HasSubstr("element 32032 is"))));
+  EXPECT_THAT(PackWeights(model.config(), weights, WeightFormat::kAsGiven, *cpu_),
+              IsInvalidArgument("layers.1.mlp.up_proj.weight", "element 32032 is"));
 }
 
 // What is allocated is what the plan says, up to padding.

@@ -78,15 +78,6 @@ std::vector<float> RunAtOnce(TransformerLM& model, const std::vector<int32_t>& i
   return RunAlone(model, ids, static_cast<int64_t>(ids.size()), 1);
 }
 
-double RelativeError(const std::vector<float>& actual, const std::vector<double>& expected) {
-  double error = 0.0, square = 0.0;
-  for (size_t i = 0; i < actual.size(); ++i) {
-    error += (actual[i] - expected[i]) * (actual[i] - expected[i]);
-    square += expected[i] * expected[i];
-  }
-  return std::sqrt(error / square);
-}
-
 class ReferenceTest : public ::testing::TestWithParam<Case> {};
 class InvarianceTest : public ::testing::TestWithParam<Case> {};
 
@@ -177,7 +168,7 @@ std::vector<std::vector<int32_t>> Generate(const Loaded& loaded, int64_t steps, 
   const SamplingParams greedy{.temperature = 0.0f};
   const TokenHistory history;
   std::vector<std::vector<int32_t>> generated(2);
-  std::vector<Batch> batches(static_cast<size_t>(steps));
+  std::vector<Batch> batches(steps);
   const auto wait = [&] {
     const auto result = loaded.model->Wait();
     ASSERT_THAT(result, IsOk());
@@ -187,7 +178,7 @@ std::vector<std::vector<int32_t>> Generate(const Loaded& loaded, int64_t steps, 
     }
   };
   for (int64_t step = 0; step < steps; ++step) {
-    Batch& batch = batches[static_cast<size_t>(step)];
+    Batch& batch = batches[step];
     for (int32_t i = 0; i < 2; ++i) {
       const int64_t prompt = 60 + i;
       ChunkedSequence sequence{RandomIds(prompt, vocab, 21 + static_cast<uint64_t>(i)),
@@ -195,8 +186,8 @@ std::vector<std::vector<int32_t>> Generate(const Loaded& loaded, int64_t steps, 
                                0};
       if (step > 0) {
         sequence.done = prompt + step - 1;
-        sequence.ids.resize(static_cast<size_t>(sequence.done));
-        sequence.ids.push_back(ahead ? PendingToken(i) : generated[static_cast<size_t>(i)].back());
+        sequence.ids.resize(sequence.done);
+        sequence.ids.push_back(ahead ? PendingToken(i) : generated[i].back());
       }
       AddChunk(sequence, step == 0 ? prompt : 1, &batch);
       batch.jobs.push_back({.row = static_cast<int32_t>(batch.rows() - 1),

@@ -12,10 +12,6 @@
 namespace tlm {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-
-constexpr auto kBad = absl::StatusCode::kInvalidArgument;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 template <typename T>
@@ -46,28 +42,27 @@ TEST(CheckFiniteTest, NamesTheFirstOfManyInALargeTensor) {
   for (const int64_t index : {kElements - 1, int64_t{17} << 20, int64_t{9000000}, int64_t{3}}) {
     values[index] = FloatToBf16(kInfinity);
     EXPECT_THAT(CheckFinite(View(DType::kBF16, values), "x"),
-                StatusIs(kBad, HasSubstr("element " + std::to_string(index) + " is inf")));
+                IsInvalidArgument("element " + std::to_string(index) + " is inf"));
   }
 }
 
 TEST(CheckFiniteTest, NamesTensorIndexAndValueForEveryType) {
-  EXPECT_THAT(
-      CheckFinite(View<float>(DType::kF32, {1, 2, kInfinity}), "w1"),
-      StatusIs(kBad, AllOf(HasSubstr("'w1'"), HasSubstr("[3]"), HasSubstr("element 2 is inf"))));
+  EXPECT_THAT(CheckFinite(View<float>(DType::kF32, {1, 2, kInfinity}), "w1"),
+              IsInvalidArgument("'w1'", "[3]", "element 2 is inf"));
   EXPECT_THAT(CheckFinite(View<float>(DType::kF32, {-kInfinity, kInfinity}), "x"),
-              StatusIs(kBad, HasSubstr("element 0 is -inf")));
+              IsInvalidArgument("element 0 is -inf"));
   EXPECT_THAT(CheckFinite(View<float>(DType::kF32, {0, std::nanf("")}), "x"),
-              StatusIs(kBad, HasSubstr("element 1 is nan")));
+              IsInvalidArgument("element 1 is nan"));
   EXPECT_THAT(CheckFinite(View<double>(DType::kF64, {0, -1.0 / 0.0}), "x"),
-              StatusIs(kBad, HasSubstr("element 1 is -inf")));
+              IsInvalidArgument("element 1 is -inf"));
   EXPECT_THAT(CheckFinite(View<double>(DType::kF64, {0, -1e300}), "x"),
-              StatusIs(kBad, HasSubstr("element 1 is -1e+300")));
+              IsInvalidArgument("element 1 is -1e+300"));
   EXPECT_THAT(CheckFinite(View<uint16_t>(DType::kBF16, {0, FloatToBf16(kInfinity)}), "x"),
-              StatusIs(kBad, HasSubstr("element 1 is inf")));
+              IsInvalidArgument("element 1 is inf"));
   EXPECT_THAT(CheckFinite(View<uint16_t>(DType::kF16, {0, FloatToF16(-kInfinity)}), "x"),
-              StatusIs(kBad, HasSubstr("element 1 is -inf")));
+              IsInvalidArgument("element 1 is -inf"));
   EXPECT_THAT(CheckFinite(View<uint16_t>(DType::kF16, {0x7e00}), "x"),
-              StatusIs(kBad, HasSubstr("element 0 is nan")));
+              IsInvalidArgument("element 0 is nan"));
 }
 
 TEST(CheckFiniteTest, FindsTheFirstOneWhereverItStands) {
@@ -78,13 +73,13 @@ TEST(CheckFiniteTest, FindsTheFirstOneWhereverItStands) {
     values[place] = kInfinity;
     values.back() = std::nanf("");
     EXPECT_THAT(CheckFinite(View(DType::kF32, values), "x"),
-                StatusIs(kBad, HasSubstr("element " + std::to_string(place) + " is")));
+                IsInvalidArgument("element " + std::to_string(place) + " is"));
   }
 }
 
 TEST(CheckFiniteTest, RefusesTypesWithoutInfinities) {
   EXPECT_THAT(CheckFinite(View<int32_t>(DType::kI32, {1}), "ids"),
-              StatusIs(kBad, AllOf(HasSubstr("'ids'"), HasSubstr("I32"))));
+              IsInvalidArgument("'ids'", "I32"));
 }
 
 }  // namespace

@@ -17,9 +17,6 @@
 namespace tlm {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-
 constexpr int64_t kPieceElements = CheckpointPager::kPieceBytes / 2;
 constexpr uint16_t kOne = 0x3f80;
 constexpr uint16_t kInfinity = 0x7f80;
@@ -110,11 +107,8 @@ TEST_F(CheckpointPagerTest, NamesTheFirstValueThatIsNotFinite) {
     CheckpointPager pager(*checkpoint_, {.threads = threads});
     EXPECT_THAT(
         pager.Acquire(both),
-        StatusIs(absl::StatusCode::kInvalidArgument,
-                 AllOf(HasSubstr("'x'"),
-                       HasSubstr("element " + std::to_string(kPieceElements + 7) + " is inf"))));
-    EXPECT_THAT(pager.Acquire({both + 1, 1}),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'y'")));
+        IsInvalidArgument("'x'", "element " + std::to_string(kPieceElements + 7) + " is inf"));
+    EXPECT_THAT(pager.Acquire({both + 1, 1}), IsInvalidArgument("'y'"));
   }
   CheckpointPager unchecked(*checkpoint_, {.check_finite = false});
   EXPECT_THAT(unchecked.Acquire(both), IsOk());

@@ -18,11 +18,6 @@
 namespace tlm {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-
-constexpr auto kBad = absl::StatusCode::kInvalidArgument;
-
 // A small model's checkpoint, each tensor filled with a number of its own; a test spoils it before
 // binding.
 class BindWeightsTest : public ::testing::Test {
@@ -182,7 +177,7 @@ TEST_F(BindWeightsTest, PlacesAllDiffer) {
     config.naming = naming;
     if (naming == TensorNaming::kGpt2) config.ffn_kind = FfnKind::kGelu;
     ModelWeights weights;
-    weights.layers.resize(static_cast<size_t>(config.num_layers));
+    weights.layers.resize(config.num_layers);
     std::set<TensorView*> places;
     for (const TensorSpec& spec : ExpectedTensors(config)) {
       EXPECT_TRUE(places.insert(PlaceOf(spec, &weights)).second) << spec.name;
@@ -208,17 +203,15 @@ TEST_F(BindWeightsTest, FindsTensorsUnderTheirOtherNames) {
 }
 
 TEST_F(BindWeightsTest, NamesATensorThatIsThereUnderBothNames) {
-  EXPECT_THAT(Bind({{"norm.weight", {10}}}),
-              StatusIs(kBad, HasSubstr("'norm.weight' is none that")));
+  EXPECT_THAT(Bind({{"norm.weight", {10}}}), IsInvalidArgument("'norm.weight' is none that"));
 }
 
 TEST_F(BindWeightsTest, SaysWhenTheNamesAreThoseOfAnotherNaming) {
   SafetensorsWriter writer;
   for (const TensorSpec& spec : ExpectedTensors(config_)) writer.Fill(spec.name, spec.shape, 1);
   config_.naming = TensorNaming::kCs336;
-  EXPECT_THAT(Bind(writer),
-              StatusIs(kBad, AllOf(HasSubstr("'token_embeddings.weight' is missing (24 of 25"),
-                                   HasSubstr("those of tensor_naming 'hugging_face'"))));
+  EXPECT_THAT(Bind(writer), IsInvalidArgument("'token_embeddings.weight' is missing (24 of 25",
+                                              "those of tensor_naming 'hugging_face'"));
 }
 
 TEST_F(BindWeightsTest, TiedHeadIsTheEmbedding) {
@@ -234,14 +227,13 @@ TEST_F(BindWeightsTest, StoredTiedHeadMustEqualTheEmbedding) {
   // The embedding is the first tensor and so filled with 1, as what is added is.
   EXPECT_THAT(Bind({{"lm_head.weight", {11, 10}}}), IsOk());
   EXPECT_THAT(Bind({{"lm_head.weight", {10, 11}}}),
-              StatusIs(kBad, AllOf(HasSubstr("'lm_head.weight' has shape [10, 11]"),
-                                   HasSubstr("asks for [11, 10]"))));
+              IsInvalidArgument("'lm_head.weight' has shape [10, 11]", "asks for [11, 10]"));
   SafetensorsWriter writer;
   for (const TensorSpec& spec : ExpectedTensors(config_)) writer.Fill(spec.name, spec.shape, 1);
   std::vector<float> values(110, 1.0f);
   values.back() = 1.0000001f;
   writer.AddF32("lm_head.weight", {11, 10}, values);
-  EXPECT_THAT(Bind(writer), StatusIs(kBad, HasSubstr("'lm_head.weight' differs")));
+  EXPECT_THAT(Bind(writer), IsInvalidArgument("'lm_head.weight' differs"));
 }
 
 TEST_F(BindWeightsTest, StoredTiedHeadOfAnotherTypeDiffers) {
@@ -249,41 +241,34 @@ TEST_F(BindWeightsTest, StoredTiedHeadOfAnotherTypeDiffers) {
   SafetensorsWriter writer;
   for (const TensorSpec& spec : ExpectedTensors(config_)) writer.Fill(spec.name, spec.shape, 0);
   writer.Add("lm_head.weight", DType::kBF16, {11, 10}, std::string(220, '\0'));
-  EXPECT_THAT(Bind(writer), StatusIs(kBad, HasSubstr("'lm_head.weight' differs")));
-}
-
-TEST_F(BindWeightsTest, NamesAMissingTensor) {
-  EXPECT_THAT(
-      Bind({}, "model.layers.1.mlp.up_proj.weight"),
-      StatusIs(kBad, AllOf(HasSubstr(dir_.path()),
-                           HasSubstr("'model.layers.1.mlp.up_proj.weight' is missing (1 of 25"))));
+  EXPECT_THAT(Bind(writer), IsInvalidArgument("'lm_head.weight' differs"));
 }
 
 TEST_F(BindWeightsTest, NamesAnyMissingTensor) {
   for (const TensorSpec& spec : ExpectedTensors(config_)) {
-    EXPECT_THAT(Bind({}, spec.name), StatusIs(kBad, HasSubstr("'" + spec.name + "' is missing")));
+    EXPECT_THAT(Bind({}, spec.name),
+                IsInvalidArgument(dir_.path(), "'" + spec.name + "' is missing (1 of 25"));
   }
 }
 
 TEST_F(BindWeightsTest, NamesAnyTensorOfAnotherShape) {
   for (const TensorSpec& spec : ExpectedTensors(config_)) {
-    EXPECT_THAT(Bind({{spec.name, {5}}}),
-                StatusIs(kBad, AllOf(HasSubstr("'" + spec.name + "' has shape [5]"),
-                                     HasSubstr("asks for " + spec.shape.ToString()))));
+    EXPECT_THAT(Bind({{spec.name, {5}}}), IsInvalidArgument("'" + spec.name + "' has shape [5]",
+                                                            "asks for " + spec.shape.ToString()));
   }
 }
 
 TEST_F(BindWeightsTest, NamesASurplusTensor) {
   EXPECT_THAT(Bind({{"model.layers.0.self_attn.q_proj.bias", {24}}}),
-              StatusIs(kBad, HasSubstr("'model.layers.0.self_attn.q_proj.bias' is none that")));
+              IsInvalidArgument("'model.layers.0.self_attn.q_proj.bias' is none that"));
   EXPECT_THAT(Bind({{"model.layers.2.mlp.up_proj.weight", {7, 10}}}),
-              StatusIs(kBad, HasSubstr("'model.layers.2.mlp.up_proj.weight' is none that")));
+              IsInvalidArgument("'model.layers.2.mlp.up_proj.weight' is none that"));
 }
 
 TEST_F(BindWeightsTest, NamesNormsThatNothingAsksFor) {
   config_.qk_norm = false;
   EXPECT_THAT(Bind({{"model.layers.0.self_attn.q_norm.weight", {4}}}),
-              StatusIs(kBad, HasSubstr("'model.layers.0.self_attn.q_norm.weight' is none that")));
+              IsInvalidArgument("'model.layers.0.self_attn.q_norm.weight' is none that"));
 }
 
 TEST_F(BindWeightsTest, AllowsKnownBuffers) {
@@ -311,8 +296,8 @@ TEST_F(BindWeightsTest, AcceptsMixedFloatsAndRefusesIntegers) {
     EXPECT_EQ(weights->final_norm.dtype, dtype);
   }
   for (const DType dtype : {DType::kI32, DType::kU8, DType::kBool, DType::kF8E4M3}) {
-    EXPECT_THAT(with_norm_of(dtype), StatusIs(kBad, AllOf(HasSubstr("'model.norm.weight' is "),
-                                                          HasSubstr(DTypeName(dtype)))));
+    EXPECT_THAT(with_norm_of(dtype),
+                IsInvalidArgument("'model.norm.weight' is ", DTypeName(dtype)));
   }
 }
 

@@ -14,8 +14,8 @@ namespace {
 TEST(ForEachPieceTest, CallsOnceForEveryPiece) {
   for (const int threads : {0, 1, 3, 100}) {
     for (const int64_t pieces : {0, 1, 2, 1000}) {
-      std::vector<std::atomic<int>> calls(static_cast<size_t>(pieces));
-      ForEachPiece(pieces, threads, [&](int64_t i) { ++calls[static_cast<size_t>(i)]; });
+      std::vector<std::atomic<int>> calls(pieces);
+      ForEachPiece(pieces, threads, [&](int64_t i) { ++calls[i]; });
       for (const std::atomic<int>& count : calls) EXPECT_EQ(count, 1);
     }
   }

@@ -130,7 +130,7 @@ RandomWeights Make(const ModelConfig& config, DType dtype = DType::kF32, uint64_
 }
 
 std::vector<float> Values(const TensorView& view) {
-  std::vector<float> values(static_cast<size_t>(view.elements()));
+  std::vector<float> values(view.elements());
   for (size_t i = 0; i < values.size(); ++i) {
     values[i] = view.dtype == DType::kF32    ? view.as<float>()[i]
                 : view.dtype == DType::kBF16 ? Bf16ToFloat(view.as<uint16_t>()[i])

@@ -18,7 +18,6 @@ namespace tlm {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
@@ -77,144 +76,112 @@ TEST(SafetensorsHeaderTest, AcceptsNoTensorsAtAll) {
 }
 
 struct BadHeader {
-  const char* name;
   std::string text;
   uint64_t data_bytes;
   std::string message;
 };
-void PrintTo(const BadHeader& bad, std::ostream* out) { *out << bad.name; }
 
-class BadSafetensorsHeaderTest : public ::testing::TestWithParam<BadHeader> {};
-
-TEST_P(BadSafetensorsHeaderTest, IsRefusedWithTheReason) {
-  EXPECT_THAT(ParseSafetensorsHeader(GetParam().text, GetParam().data_bytes),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(GetParam().message)));
+void ExpectRefused(const std::vector<BadHeader>& headers) {
+  for (const auto& [text, data_bytes, message] : headers) {
+    EXPECT_THAT(ParseSafetensorsHeader(text, data_bytes), IsInvalidArgument(message))
+        << text.substr(0, 200);
+  }
 }
 
 // A header of one tensor 'x' whose entry has these members.
 std::string X(const std::string& members) { return "{\"x\": {" + members + "}}"; }
+std::string X(const char* dtype, const char* shape, const char* offsets) {
+  return X(fmt::format(R"("dtype": "{}", "shape": {}, "data_offsets": {})", dtype, shape, offsets));
+}
 
-INSTANTIATE_TEST_SUITE_P(
-    Json, BadSafetensorsHeaderTest,
-    ::testing::Values(
-        BadHeader{"empty", "", 0, "is no JSON object"},
-        BadHeader{"only_space", "  ", 0, "is no JSON object"},
-        BadHeader{"array", "[]", 0, "is no JSON object"},
-        BadHeader{"byte_order_mark", "\xef\xbb\xbf{}", 0, "is no JSON object"},
-        BadHeader{"unfinished", "{", 0, "not valid JSON at line 1, column 2"},
-        BadHeader{"text_after", "{} x", 0, "not valid JSON at line 1, column 4"},
-        BadHeader{"second_value", "{}{}", 0, "not valid JSON"},
-        BadHeader{"zero_byte_after", std::string("{}\0\0", 4), 0,
-                  "not valid JSON at line 1, column 3"},
-        BadHeader{"not_utf8", "{\"\xff\": 1}", 0, "not valid JSON"},
-        BadHeader{"deep", "{\"x\": " + std::string(1'000'000, '['), 0,
-                  "tensor 'x': an array stands where an object belongs"},
-        BadHeader{"number", "{\"x\": 1e999}", 0, "number out of range at line 1, column 11"},
-        BadHeader{"tensor_null", "{\"x\": null}", 0, "null stands where an object belongs"},
-        BadHeader{"tensor_number", "{\"x\": 5}", 0, "tensor 'x': 5 stands where an object"},
-        BadHeader{"metadata_number", "{\"__metadata__\": {\"a\": 1}}", 0,
-                  "__metadata__: 1 stands where a string belongs"},
-        BadHeader{"metadata_nested", "{\"__metadata__\": {\"a\": {}}}", 0,
-                  "__metadata__: an object stands where a string belongs"},
-        BadHeader{"metadata_string", "{\"__metadata__\": \"a\"}", 0,
-                  "'a' stands where an object belongs"}),
-    [](const auto& info) { return info.param.name; });
+TEST(SafetensorsHeaderTest, RefusesWhatIsNoObjectOfObjects) {
+  ExpectRefused(
+      {{"", 0, "is no JSON object"},
+       {"  ", 0, "is no JSON object"},
+       {"[]", 0, "is no JSON object"},
+       {"\xef\xbb\xbf{}", 0, "is no JSON object"},
+       {"{", 0, "not valid JSON at line 1, column 2"},
+       {"{} x", 0, "not valid JSON at line 1, column 4"},
+       {"{}{}", 0, "not valid JSON"},
+       {std::string("{}\0\0", 4), 0, "not valid JSON at line 1, column 3"},
+       {"{\"\xff\": 1}", 0, "not valid JSON"},
+       {"{\"x\": " + std::string(1'000'000, '['), 0,
+        "tensor 'x': an array stands where an object belongs"},
+       {"{\"x\": 1e999}", 0, "number out of range at line 1, column 11"},
+       {"{\"x\": null}", 0, "null stands where an object belongs"},
+       {"{\"x\": 5}", 0, "tensor 'x': 5 stands where an object"},
+       {"{\"__metadata__\": {\"a\": 1}}", 0, "__metadata__: 1 stands where a string belongs"},
+       {"{\"__metadata__\": {\"a\": {}}}", 0,
+        "__metadata__: an object stands where a string belongs"},
+       {"{\"__metadata__\": \"a\"}", 0, "'a' stands where an object belongs"}});
+}
 
-INSTANTIATE_TEST_SUITE_P(
-    Duplicates, BadSafetensorsHeaderTest,
-    ::testing::Values(
-        BadHeader{"tensor",
-                  R"({"x": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]},
+TEST(SafetensorsHeaderTest, RefusesKeysThatOccurTwice) {
+  ExpectRefused(
+      {{R"({"x": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]},
                       "\u0078": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}})",
-                  1, "header: key 'x' occurs twice"},
-        BadHeader{"metadata", R"({"__metadata__": {}, "__metadata__": {}})", 0,
-                  "header: key '__metadata__' occurs twice"},
-        BadHeader{"metadata_key", R"({"__metadata__": {"a": "1", "a": "2"}})", 0,
-                  "__metadata__: key 'a' occurs twice"},
-        BadHeader{"dtype", X(R"("dtype": "U8", "dtype": "I8")"), 1, "key 'dtype' occurs twice"},
-        BadHeader{"shape", X(R"("shape": [1], "shape": [1])"), 1, "key 'shape' occurs twice"},
-        BadHeader{"offsets", X(R"("data_offsets": [0, 1], "data_offsets": [0, 1])"), 1,
-                  "key 'data_offsets' occurs twice"}),
-    [](const auto& info) { return info.param.name; });
+        1, "header: key 'x' occurs twice"},
+       {R"({"__metadata__": {}, "__metadata__": {}})", 0,
+        "header: key '__metadata__' occurs twice"},
+       {R"({"__metadata__": {"a": "1", "a": "2"}})", 0, "__metadata__: key 'a' occurs twice"},
+       {X(R"("dtype": "U8", "dtype": "I8")"), 1, "key 'dtype' occurs twice"},
+       {X(R"("shape": [1], "shape": [1])"), 1, "key 'shape' occurs twice"},
+       {X(R"("data_offsets": [0, 1], "data_offsets": [0, 1])"), 1,
+        "key 'data_offsets' occurs twice"}});
+}
 
-INSTANTIATE_TEST_SUITE_P(
-    Entries, BadSafetensorsHeaderTest,
-    ::testing::Values(
-        BadHeader{"no_dtype", X(R"("shape": [1], "data_offsets": [0, 1])"), 1,
-                  "tensor 'x': dtype is missing"},
-        BadHeader{"no_shape", X(R"("dtype": "U8", "data_offsets": [0, 1])"), 1,
-                  "tensor 'x': shape is missing"},
-        BadHeader{"no_offsets", X(R"("dtype": "U8", "shape": [1])"), 1,
-                  "tensor 'x': data_offsets is missing"},
-        BadHeader{"other_key", X(R"("dtype": "U8", "stride": [1])"), 1,
-                  "key 'stride' is not one of dtype, shape, data_offsets"},
-        BadHeader{"dtype_unknown", X(R"("dtype": "F4")"), 1, "dtype is 'F4', known are F64"},
-        BadHeader{"dtype_case", X(R"("dtype": "f32")"), 1, "dtype is 'f32'"},
-        BadHeader{"dtype_number", X(R"("dtype": 32)"), 1, "32 stands where the name of a dtype"},
-        BadHeader{"shape_number", X(R"("shape": 4)"), 1, "4 stands where an array belongs"},
-        BadHeader{"shape_negative", X(R"("shape": [-1])"), 1, "-1 stands where a dimension"},
-        BadHeader{"shape_fraction", X(R"("shape": [1.5])"), 1, "'1.5' stands where a dimension"},
-        BadHeader{"shape_nested", X(R"("shape": [[1]])"), 1, "an array stands where a dimension"},
-        BadHeader{"shape_string", X(R"("shape": ["1"])"), 1, "'1' stands where a dimension"},
-        BadHeader{"shape_huge", X(R"("shape": [9223372036854775808])"), 1,
-                  "a dimension is 9223372036854775808, the limit is 9223372036854775807"},
-        BadHeader{"shape_beyond_64_bits", X(R"("shape": [18446744073709551616])"), 1,
-                  "stands where a dimension belongs"},
-        BadHeader{"rank", X(R"("shape": [1, 1, 1, 1, 1, 1, 1, 1, 1])"), 1,
-                  "shape has more than 8 dimensions"},
-        BadHeader{"offsets_one", X(R"("data_offsets": [0])"), 1,
-                  "data_offsets has 1 elements instead of 2"},
-        BadHeader{"offsets_three", X(R"("data_offsets": [0, 1, 2])"), 1,
-                  "data_offsets has more than 2 elements"},
-        BadHeader{"offsets_negative", X(R"("data_offsets": [-1, 1])"), 1,
-                  "-1 stands where a byte offset belongs"}),
-    [](const auto& info) { return info.param.name; });
+TEST(SafetensorsHeaderTest, RefusesMalformedEntries) {
+  ExpectRefused(
+      {{X(R"("shape": [1], "data_offsets": [0, 1])"), 1, "tensor 'x': dtype is missing"},
+       {X(R"("dtype": "U8", "data_offsets": [0, 1])"), 1, "tensor 'x': shape is missing"},
+       {X(R"("dtype": "U8", "shape": [1])"), 1, "tensor 'x': data_offsets is missing"},
+       {X(R"("dtype": "U8", "stride": [1])"), 1,
+        "key 'stride' is not one of dtype, shape, data_offsets"},
+       {X(R"("dtype": "F4")"), 1, "dtype is 'F4', known are F64"},
+       {X(R"("dtype": "f32")"), 1, "dtype is 'f32'"},
+       {X(R"("dtype": 32)"), 1, "32 stands where the name of a dtype"},
+       {X(R"("shape": 4)"), 1, "4 stands where an array belongs"},
+       {X(R"("shape": [-1])"), 1, "-1 stands where a dimension"},
+       {X(R"("shape": [1.5])"), 1, "'1.5' stands where a dimension"},
+       {X(R"("shape": [[1]])"), 1, "an array stands where a dimension"},
+       {X(R"("shape": ["1"])"), 1, "'1' stands where a dimension"},
+       {X(R"("shape": [9223372036854775808])"), 1,
+        "a dimension is 9223372036854775808, the limit is 9223372036854775807"},
+       {X(R"("shape": [18446744073709551616])"), 1, "stands where a dimension belongs"},
+       {X(R"("shape": [1, 1, 1, 1, 1, 1, 1, 1, 1])"), 1, "shape has more than 8 dimensions"},
+       {X(R"("data_offsets": [0])"), 1, "data_offsets has 1 elements instead of 2"},
+       {X(R"("data_offsets": [0, 1, 2])"), 1, "data_offsets has more than 2 elements"},
+       {X(R"("data_offsets": [-1, 1])"), 1, "-1 stands where a byte offset belongs"}});
+}
 
-INSTANTIATE_TEST_SUITE_P(
-    Layout, BadSafetensorsHeaderTest,
-    ::testing::Values(
-        BadHeader{"backwards", X(R"("dtype": "U8", "shape": [0], "data_offsets": [2, 1])"), 2,
-                  "tensor 'x': data_offsets are [2, 1], the data are 2 bytes long"},
-        BadHeader{"outside", X(R"("dtype": "U8", "shape": [3], "data_offsets": [0, 3])"), 2,
-                  "data_offsets are [0, 3], the data are 2 bytes long"},
-        BadHeader{"far_outside", X(R"("dtype": "U8", "shape": [1],
-                       "data_offsets": [18446744073709551614, 18446744073709551615])"),
-                  2, "the data are 2 bytes long"},
-        BadHeader{"too_few_bytes", X(R"("dtype": "F32", "shape": [2], "data_offsets": [0, 4])"), 4,
-                  "tensor 'x': F32 [2] takes 8 bytes, data_offsets give it 4"},
-        BadHeader{"too_many_bytes", X(R"("dtype": "F16", "shape": [1], "data_offsets": [0, 4])"), 4,
-                  "F16 [1] takes 2 bytes, data_offsets give it 4"},
-        BadHeader{"product_overflows",
-                  X(R"("dtype": "U8", "shape": [4294967296, 4294967296], "data_offsets": [0, 0])"),
-                  0, "overflows 64 bits"},
-        BadHeader{"bytes_overflow", X(R"("dtype": "I32", "shape": [2, 4611686018427387903],
-                       "data_offsets": [0, 16])"),
-                  16, "overflows 64 bits"},
-        BadHeader{"overflow_before_zero", X(R"("dtype": "U8", "shape": [4294967296, 4294967296, 0],
-                       "data_offsets": [0, 0])"),
-                  0, "overflows 64 bits"},
-        BadHeader{"hole_first", X(R"("dtype": "U8", "shape": [1], "data_offsets": [1, 2])"), 2,
-                  "tensor 'x': begins at byte 1, the one before it ends at 0"},
-        BadHeader{"hole_between",
-                  R"({"a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]},
+TEST(SafetensorsHeaderTest, RefusesTensorsThatDoNotCoverTheDataOnce) {
+  ExpectRefused(
+      {{X("U8", "[0]", "[2, 1]"), 2,
+        "tensor 'x': data_offsets are [2, 1], the data are 2 bytes long"},
+       {X("U8", "[3]", "[0, 3]"), 2, "data_offsets are [0, 3], the data are 2 bytes long"},
+       {X("U8", "[1]", "[18446744073709551614, 18446744073709551615]"), 2,
+        "the data are 2 bytes long"},
+       {X("F32", "[2]", "[0, 4]"), 4, "tensor 'x': F32 [2] takes 8 bytes, data_offsets give it 4"},
+       {X("F16", "[1]", "[0, 4]"), 4, "F16 [1] takes 2 bytes, data_offsets give it 4"},
+       {X("U8", "[4294967296, 4294967296]", "[0, 0]"), 0, "overflows 64 bits"},
+       {X("I32", "[2, 4611686018427387903]", "[0, 16]"), 16, "overflows 64 bits"},
+       {X("U8", "[4294967296, 4294967296, 0]", "[0, 0]"), 0, "overflows 64 bits"},
+       {X("U8", "[1]", "[1, 2]"), 2, "tensor 'x': begins at byte 1, the one before it ends at 0"},
+       {R"({"a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]},
                       "b": {"dtype": "U8", "shape": [1], "data_offsets": [2, 3]}})",
-                  3, "tensor 'b': begins at byte 2, the one before it ends at 1"},
-        BadHeader{"overlap",
-                  R"({"a": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]},
+        3, "tensor 'b': begins at byte 2, the one before it ends at 1"},
+       {R"({"a": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]},
                       "b": {"dtype": "U8", "shape": [2], "data_offsets": [1, 3]}})",
-                  3, "tensor 'b': begins at byte 1, the one before it ends at 2"},
-        BadHeader{"same_bytes",
-                  R"({"a": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]},
+        3, "tensor 'b': begins at byte 1, the one before it ends at 2"},
+       {R"({"a": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]},
                       "b": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]}})",
-                  2, "tensor 'b': begins at byte 0, the one before it ends at 2"},
-        BadHeader{"empty_inside_another",
-                  R"({"a": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]},
+        2, "tensor 'b': begins at byte 0, the one before it ends at 2"},
+       {R"({"a": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]},
                       "b": {"dtype": "U8", "shape": [0], "data_offsets": [1, 1]}})",
-                  2, "tensor 'b': begins at byte 1"},
-        BadHeader{"trailing_bytes", X(R"("dtype": "U8", "shape": [1], "data_offsets": [0, 1])"), 2,
-                  "the tensors take 1 bytes, the data are 2 bytes long"},
-        BadHeader{"bytes_without_tensors", "{}", 1, "the tensors take 0 bytes"}),
-    [](const auto& info) { return info.param.name; });
+        2, "tensor 'b': begins at byte 1"},
+       {X("U8", "[1]", "[0, 1]"), 2, "the tensors take 1 bytes, the data are 2 bytes long"},
+       {"{}", 1, "the tensors take 0 bytes"}});
+}
 
 TEST(SafetensorsHeaderTest, HasALimitOfTensors) {
   const auto parse = [](size_t tensors, std::string text) {
@@ -227,25 +194,15 @@ TEST(SafetensorsHeaderTest, HasALimitOfTensors) {
   constexpr size_t kLimit = SafetensorsHeader::kMaxTensors;
   for (const std::string begin : {"{", R"({"__metadata__": {})"}) {
     EXPECT_THAT(parse(kLimit, begin), IsOk());
-    EXPECT_THAT(parse(kLimit + 1, begin),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         HasSubstr("there are more than 131072 tensors")));
+    EXPECT_THAT(parse(kLimit + 1, begin), IsInvalidArgument("there are more than 131072 tensors"));
   }
 }
 
 TEST(SafetensorsHeaderTest, MessagesStayShortAndPrintable) {
   const auto header = ParseSafetensorsHeader("{\"" + std::string(100'000, 'x') + "\\n\": 5}", 0);
   EXPECT_LT(header.status().message().size(), 300u);
-  EXPECT_THAT(ParseSafetensorsHeader("{\"a\\nb\": 5}", 0),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'a?b'")));
+  EXPECT_THAT(ParseSafetensorsHeader("{\"a\\nb\": 5}", 0), IsInvalidArgument("'a?b'"));
 }
-
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Pair;
-
-constexpr auto kBad = absl::StatusCode::kInvalidArgument;
 
 TEST(SafetensorsTest, ViewsPointAtTheData) {
   SafetensorsWriter writer;
@@ -306,16 +263,34 @@ TEST(SafetensorsTest, RefusesAFileWithoutAWholeHeader) {
   const auto open = [&](const std::string& content) {
     return SafetensorsFile::Open(dir.Write("x.safetensors", content)).status();
   };
-  EXPECT_THAT(open(""),
-              StatusIs(kBad, AllOf(HasSubstr("/x.safetensors: "), HasSubstr("is 0 bytes long"))));
-  EXPECT_THAT(open("1234567"), StatusIs(kBad, HasSubstr("is 7 bytes long")));
-  EXPECT_THAT(open(std::string(8, '\0')), StatusIs(kBad, HasSubstr("no JSON object")));
+  EXPECT_THAT(open(""), IsInvalidArgument("/x.safetensors: ", "is 0 bytes long"));
+  EXPECT_THAT(open("1234567"), IsInvalidArgument("is 7 bytes long"));
+  EXPECT_THAT(open(std::string(8, '\0')), IsInvalidArgument("no JSON object"));
   EXPECT_THAT(open(std::string("\3\0\0\0\0\0\0\0{}", 10)),
-              StatusIs(kBad, HasSubstr("header length is 3, the file has 2 bytes")));
+              IsInvalidArgument("header length is 3, the file has 2 bytes"));
   EXPECT_THAT(open(std::string("\1\xe1\xf5\5\0\0\0\0{}", 10)),
-              StatusIs(kBad, HasSubstr("header length is 100000001, the limit is 100000000")));
+              IsInvalidArgument("header length is 100000001, the limit is 100000000"));
   EXPECT_THAT(open(std::string(8, '\xff')),
-              StatusIs(kBad, HasSubstr("header length is 18446744073709551615")));
+              IsInvalidArgument("header length is 18446744073709551615"));
+}
+
+TEST(SafetensorsTest, NoTruncatedOrExtendedFileIsAccepted) {
+  SafetensorsWriter writer;
+  writer.SetMetadata("format", "pt");
+  writer.AddF32("embedding", {4, 3}, std::vector<float>(12, 0.5f));
+  writer.Add("half", DType::kBF16, {5}, "0123456789");
+  writer.AddF32("scalar", {}, {1});
+  const std::string good = writer.Bytes();
+  const TempDir dir;
+  const auto opens = [&](const std::string& content) {
+    return SafetensorsFile::Open(dir.Write("x.safetensors", content)).ok();
+  };
+  ASSERT_TRUE(opens(good));
+  for (size_t length = 0; length < good.size(); ++length) {
+    EXPECT_FALSE(opens(good.substr(0, length))) << length;
+  }
+  EXPECT_FALSE(opens(good + '\0'));
+  EXPECT_FALSE(opens(good + good));
 }
 
 TEST(SafetensorsTest, ErrorsNameFileAndTensor) {
@@ -324,16 +299,13 @@ TEST(SafetensorsTest, ErrorsNameFileAndTensor) {
       "y.safetensors",
       SafetensorsBytes(R"({"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}})", "1234"));
   EXPECT_THAT(SafetensorsFile::Open(path),
-              StatusIs(kBad, AllOf(HasSubstr(path), HasSubstr("'w'"), HasSubstr("takes 8 bytes"),
-                                   HasSubstr("give it 4"))));
+              IsInvalidArgument(path, "'w'", "takes 8 bytes", "give it 4"));
 }
 
 TEST(SafetensorsTest, SaysWhenThereIsNoFile) {
   const TempDir dir;
-  EXPECT_THAT(SafetensorsFile::Open(dir.File("absent")),
-              StatusIs(absl::StatusCode::kNotFound, HasSubstr("absent")));
-  EXPECT_THAT(SafetensorsFile::Open(dir.path()),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("not a regular file")));
+  EXPECT_THAT(SafetensorsFile::Open(dir.File("absent")), IsNotFound("absent"));
+  EXPECT_THAT(SafetensorsFile::Open(dir.path()), IsFailedPrecondition("not a regular file"));
 }
 
 // The accept and reject files of the format's own project.

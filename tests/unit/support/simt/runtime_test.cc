@@ -44,6 +44,16 @@ class RuntimeTest : public KernelTest {
               cudaSuccess);
   }
 
+  // What the stream has captured, ready to be launched.
+  cudaGraphExec_t EndCapture() {
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
+    cudaGraphExec_t exec = nullptr;
+    EXPECT_EQ(cudaGraphInstantiate(&exec, graph), cudaSuccess);
+    EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+    return exec;
+  }
+
   DeviceArray<uint32_t> array_{4};
   cudaStream_t other_ = nullptr;
   cudaEvent_t event_ = nullptr;
@@ -159,11 +169,7 @@ TEST_F(RuntimeTest, AGraphReplaysPointersNotContents) {
   uint32_t pageable[4];
   EXPECT_EQ(cudaMemcpyAsync(pageable, array_.data(), 16, cudaMemcpyDeviceToHost, stream_),
             cudaErrorStreamCaptureUnsupported);
-  cudaGraph_t graph = nullptr;
-  EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
-  cudaGraphExec_t exec = nullptr;
-  EXPECT_EQ(cudaGraphInstantiate(&exec, graph), cudaSuccess);
-  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  const cudaGraphExec_t exec = EndCapture();
   for (const uint32_t value : {3u, 4u}) {
     Fill(value);
     EXPECT_EQ(cudaGraphLaunch(exec, stream_), cudaSuccess);
@@ -185,16 +191,12 @@ TEST_F(RuntimeTest, AStreamThatWaitsForACaptureBecomesPartOfIt) {
   Download(other_);
   EXPECT_EQ(cudaEventRecord(event_, other_), cudaSuccess);
   EXPECT_EQ(cudaStreamWaitEvent(stream_, event_), cudaSuccess);
-  cudaGraph_t graph = nullptr;
-  EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
-  cudaGraphExec_t exec = nullptr;
-  EXPECT_EQ(cudaGraphInstantiate(&exec, graph), cudaSuccess);
+  const cudaGraphExec_t exec = EndCapture();
   EXPECT_EQ(pinned_[0], 1u);
   EXPECT_EQ(cudaGraphLaunch(exec, stream_), cudaSuccess);
   EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
   EXPECT_EQ(pinned_[0], 11u);
   EXPECT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
-  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
 }
 
 TEST_F(RuntimeTest, EveryProgressGivesTheSameResults) {

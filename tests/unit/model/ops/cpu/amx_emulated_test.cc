@@ -72,7 +72,7 @@ TEST(AmxEmulatedTest, IntegerWeightsGiveTheBitsOfVectors) {
       const auto packed =
           ops.PackMatrix({&view, 1}, MatrixOrder::kOutputsFirst, MatrixUse::kPlain, format);
       EXPECT_THAT(packed, IsOk());
-      std::vector<float> out(static_cast<size_t>(rows * kOutputs));
+      std::vector<float> out(rows * kOutputs);
       EXPECT_THAT(ops.MatMul({x.data(), rows, kInputs, kInputs}, **packed, {},
                              {out.data(), rows, kOutputs, kOutputs}),
                   IsOk());

@@ -52,7 +52,7 @@ int64_t RoundedUp(int64_t value, int64_t to) { return (value + to - 1) / to * to
 // Random bfloat16 of exponents around that of 1 and, `wild`, now and then of any.
 std::vector<uint16_t> RandomBf16(int64_t count, uint64_t seed, bool wild) {
   std::mt19937_64 random(seed);
-  std::vector<uint16_t> values(static_cast<size_t>(count));
+  std::vector<uint16_t> values(count);
   for (uint16_t& value : values) {
     const uint64_t bits = random();
     const uint64_t exponent = wild && bits >> 60 == 0 ? (bits >> 32) % 255 : 120 + (bits >> 32) % 8;
@@ -64,7 +64,7 @@ std::vector<uint16_t> RandomBf16(int64_t count, uint64_t seed, bool wild) {
 // Random bfloat16 whose products are about the least normal number or less.
 std::vector<uint16_t> TinyBf16(int64_t count, uint64_t seed) {
   std::mt19937_64 random(seed);
-  std::vector<uint16_t> values(static_cast<size_t>(count));
+  std::vector<uint16_t> values(count);
   for (uint16_t& value : values) {
     const uint64_t bits = random();
     const uint64_t exponent = bits >> 63 == 0 ? 64 : 52 + (bits >> 32) % 12;
@@ -82,18 +82,18 @@ struct Product {
     for (int64_t i = 0; i < m; ++i) std::fill_n(x.begin() + i * stride + k, 5, uint16_t{0x7fff});
     w = RandomBf16(n * k, seed + 1, wild);
     const int64_t padded = RoundedUp(k, kBf16InputStep);
-    packed.assign(static_cast<size_t>(RoundedUp(n, kPanel) * padded), 0);
+    packed.assign(RoundedUp(n, kPanel) * padded, 0);
     for (int64_t i = 0; i < n * k; ++i) {
       const int64_t row = i / k;
       const int64_t col = i % k;
       const int64_t at = row / kPanel * kPanel * padded + col / 2 * 2 * kPanel + row % kPanel * 2;
-      packed[static_cast<size_t>(at + col % 2)] = w[static_cast<size_t>(i)];
+      packed[at + col % 2] = w[i];
     }
   }
 
   // By `kernels`, with a column beside every row of the result that must stay as it is.
   std::vector<float> Multiply(const Kernels& kernels, int64_t first_rows) const {
-    std::vector<float> out(static_cast<size_t>(first_rows * (outputs + 1)), -77.0f);
+    std::vector<float> out(first_rows * (outputs + 1), -77.0f);
     Multiply(kernels, first_rows,
              {.outputs = outputs, .out = out.data(), .out_stride = outputs + 1});
     return out;
@@ -111,12 +111,11 @@ struct Product {
   }
 
   std::vector<float> Expected() const {
-    std::vector<float> out(static_cast<size_t>(rows * (outputs + 1)), -77.0f);
+    std::vector<float> out(rows * (outputs + 1), -77.0f);
     for (int64_t i = 0; i < rows * outputs; ++i) {
       const int64_t row = i / outputs;
       const int64_t output = i % outputs;
-      out[static_cast<size_t>(row * (outputs + 1) + output)] =
-          Dot(x.data() + row * stride, w.data() + output * inputs);
+      out[row * (outputs + 1) + output] = Dot(x.data() + row * stride, w.data() + output * inputs);
     }
     return out;
   }
@@ -217,11 +216,11 @@ TEST_P(AmxProductTest, TakesSubnormalsForZeroAndLeavesNone) {
 std::vector<uint16_t> FirstFourRows(const Product& product, const Kernels& kernels, int64_t rows,
                                     EpilogueArgs epilogue) {
   const int64_t units = epilogue.outputs * (epilogue.out_type == Storage::kF32 ? 2 : 1);
-  std::vector<uint16_t> out(static_cast<size_t>(rows * units));
+  std::vector<uint16_t> out(rows * units);
   epilogue.out = out.data();
   epilogue.out_stride = epilogue.outputs;
   product.Multiply(kernels, rows, epilogue);
-  out.resize(static_cast<size_t>(4 * units));
+  out.resize(4 * units);
   return out;
 }
 
@@ -321,7 +320,7 @@ struct QuantProduct {
       : layout(of), rows(m), outputs(n), inputs(k) {
     std::mt19937_64 random(static_cast<uint64_t>(m * n * k));
     FillRows(random, fill);
-    w.resize(static_cast<size_t>(RoundedUp(n, kPanel) / kPanel * QuantPanelBytes(layout, k)));
+    w.resize(RoundedUp(n, kPanel) / kPanel * QuantPanelBytes(layout, k));
     for (uint8_t& byte : w) {
       byte = fill == Fill::kRandom ? static_cast<uint8_t>(random()) : fill == Fill::kMax ? 255 : 0;
     }
@@ -341,11 +340,11 @@ struct QuantProduct {
     const int64_t groups = QuantGroups(layout, padded());
     stride = padded() + kQuantStep;
     // At a border of 64 bytes, as promised; what lies beside the rows is not read.
-    storage.resize(static_cast<size_t>(rows * stride + 64), int8_t{99});
+    storage.resize(rows * stride + 64, int8_t{99});
     values = storage.data() + (64 - reinterpret_cast<uintptr_t>(storage.data()) % 64) % 64;
-    group_sums.resize(static_cast<size_t>(rows * groups));
-    sums16.resize(static_cast<size_t>(rows * padded() / 16));
-    sums32.resize(static_cast<size_t>(rows * padded() / 32));
+    group_sums.resize(rows * groups);
+    sums16.resize(rows * padded() / 16);
+    sums32.resize(rows * padded() / 32);
     for (int64_t i = 0; i < rows * padded(); ++i) {
       const int64_t row = i / padded();
       const int64_t input = i % padded();
@@ -354,9 +353,8 @@ struct QuantProduct {
                                               : 127;
       int8_t& at = values[row * stride + input];
       at = static_cast<int8_t>(input < inputs ? value : 0);
-      group_sums[static_cast<size_t>(row * groups + input / layout.group)] += at;
-      for (int16_t* const sum :
-           {&sums16[static_cast<size_t>(i / 16)], &sums32[static_cast<size_t>(i / 32)]}) {
+      group_sums[row * groups + input / layout.group] += at;
+      for (int16_t* const sum : {&sums16[i / 16], &sums32[i / 32]}) {
         *sum = static_cast<int16_t>(*sum + at);
       }
     }
@@ -385,9 +383,9 @@ struct QuantProduct {
   std::vector<float> Multiply(const Kernels& kernels, int64_t first_rows, bool gated = false,
                               Storage type = Storage::kF32) const {
     const int64_t columns = gated ? outputs / 2 : outputs;
-    std::vector<float> out(static_cast<size_t>(first_rows * (columns + 2)), -77.0f);
-    std::vector<float> bias(static_cast<size_t>(outputs));
-    for (int64_t i = 0; i < outputs; ++i) bias[static_cast<size_t>(i)] = static_cast<float>(i % 5);
+    std::vector<float> out(first_rows * (columns + 2), -77.0f);
+    std::vector<float> bias(outputs);
+    for (int64_t i = 0; i < outputs; ++i) bias[i] = static_cast<float>(i % 5);
     kernels.matmul_quant({.x = {.values = values,
                                 .stride = stride,
                                 .scales = const_cast<float*>(scales.data()),
@@ -492,7 +490,7 @@ struct AttentionCase {
     cache = RandomBf16(4 * block, static_cast<uint64_t>(dim), false);
     for (int64_t at = kv_tokens; at < 256; ++at) SetToken(at, 0x7fff);
     q = RandomBf16(64 * 3 * dim, 7, false);
-    scratch.resize(static_cast<size_t>(AttentionScratch(64 * 3, dim) + 16));
+    scratch.resize(AttentionScratch(64 * 3, dim) + 16);
   }
   // Every element of a position's key and value.
   void SetToken(int64_t position, uint16_t bits) {
@@ -507,15 +505,15 @@ struct AttentionCase {
   // leaves in `cache` what was stored.
   void StoreIn8Bits(const Kernels& kernels) {
     const int64_t head_bytes = 64 * (dim + 1);
-    in_bytes.assign(static_cast<size_t>(4 * 2 * head_bytes), 0xff);
+    in_bytes.assign(4 * 2 * head_bytes, 0xff);
     for (int64_t position = 0; position < 256; ++position) {
       const int64_t slot = position % 64;
       uint16_t* const keys = cache.data() + table[position / 64] * 2 * 64 * dim;
       uint8_t* const to = in_bytes.data() + table[position / 64] * 2 * head_bytes;
-      std::vector<uint16_t> key(static_cast<size_t>(dim)), value(key);
+      std::vector<uint16_t> key(dim), value(key);
       for (int64_t d = 0; d < dim; ++d) {
-        key[static_cast<size_t>(d)] = keys[KeyIndex(true, dim, slot, d)];
-        value[static_cast<size_t>(d)] = keys[64 * dim + ValueIndex(true, dim, slot, d)];
+        key[d] = keys[KeyIndex(true, dim, slot, d)];
+        value[d] = keys[64 * dim + ValueIndex(true, dim, slot, d)];
       }
       kernels.store_kv({.key = key.data(),
                         .value = value.data(),
@@ -542,7 +540,7 @@ struct AttentionCase {
   std::vector<float> Attend(const Kernels& kernels, int64_t first, int64_t tokens, int64_t heads,
                             int64_t position, int64_t window, bool in_8_bits = false) {
     const int64_t head_bytes = in_8_bits ? 64 * (dim + 1) : 64 * dim * 2;
-    std::vector<uint16_t> out(static_cast<size_t>(tokens * heads * dim));
+    std::vector<uint16_t> out(tokens * heads * dim);
     const auto border = (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64) % 64;
     kernels.attention({.q = q.data() + first * heads * dim,
                        .type = Storage::kBF16,

@@ -89,9 +89,8 @@ TEST(CpuDeviceTest, TheFirstRowsTakeSmallPages) {
 
 TEST(CpuDeviceTest, MoreThanTheMachineHasIsRefused) {
   CpuDevice device("test", "portable");
-  EXPECT_THAT(
-      device.Allocate(device.info().total_bytes + 1, MemoryPurpose::kWeights),
-      StatusIs(absl::StatusCode::kResourceExhausted, ::testing::HasSubstr("the machine has")));
+  EXPECT_THAT(device.Allocate(device.info().total_bytes + 1, MemoryPurpose::kWeights),
+              IsResourceExhausted("the machine has"));
   EXPECT_EQ(Allocated(device), 0u);
 }
 

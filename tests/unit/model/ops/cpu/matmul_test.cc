@@ -60,16 +60,15 @@ struct HostRows {
   HostRows(const std::vector<float>& values, int64_t cols, DType dtype) {
     const int64_t count = static_cast<int64_t>(values.size()) / cols;
     const int64_t stride = cols + 5;
-    std::vector<float> padded(static_cast<size_t>(count * stride), std::nanf(""));
+    std::vector<float> padded(count * stride, std::nanf(""));
     for (int64_t i = 0; i < count * cols; ++i) {
-      padded[static_cast<size_t>(i / cols * stride + i % cols)] = values[static_cast<size_t>(i)];
+      padded[i / cols * stride + i % cols] = values[i];
     }
     bytes = Stored(padded, dtype);
     rows = {bytes.data(), count, cols, stride, dtype};
   }
   HostRows(int64_t count, int64_t cols, DType dtype)
-      : HostRows(std::vector<float>(static_cast<size_t>(count * cols), std::nanf("")), cols,
-                 dtype) {}
+      : HostRows(std::vector<float>(count * cols, std::nanf("")), cols, dtype) {}
 
   // The bytes of a row.
   std::string Row(int64_t row) const {
@@ -186,7 +185,7 @@ TEST_P(CpuMatMulTest, NanStaysInItsRow) {
   ASSERT_THAT(ops->MatMul(HostRows(values, kInputs, type).rows, *matrix, {}, clean.rows), IsOk());
   for (int64_t poisoned = 0; poisoned < kRows; poisoned += 3) {
     for (int64_t i = 0; i < kInputs; ++i) {
-      values[static_cast<size_t>(poisoned * kInputs + i)] =
+      values[poisoned * kInputs + i] =
           i % 2 == 0 ? std::nanf("") : std::numeric_limits<float>::infinity();
     }
   }
@@ -222,8 +221,8 @@ TEST_P(CpuMatMulTest, FloatSumsAreOneChainOverTheInputs) {
     for (int64_t at = 0; at < kRows * n; ++at) {
       volatile float sum = 0.0f;
       for (int64_t i = 0; i < k; ++i) {
-        const float a = x[static_cast<size_t>(at / n * k + i)];
-        const float b = w[static_cast<size_t>(at % n * k + i)];
+        const float a = x[at / n * k + i];
+        const float b = w[at % n * k + i];
         const volatile float product = a * b;
         sum = fused ? std::fma(a, b, sum) : sum + product;
       }
@@ -235,8 +234,8 @@ TEST_P(CpuMatMulTest, FloatSumsAreOneChainOverTheInputs) {
 // A matrix's element by element, as products with rows that have a single one.
 std::vector<float> ElementsOf(CpuOps& ops, const Matrix& matrix) {
   const int64_t k = matrix.k();
-  std::vector<float> ones(static_cast<size_t>(k * k), 0.0f);
-  for (int64_t i = 0; i < k; ++i) ones[static_cast<size_t>(i * k + i)] = 1.0f;
+  std::vector<float> ones(k * k, 0.0f);
+  for (int64_t i = 0; i < k; ++i) ones[i * k + i] = 1.0f;
   const HostRows x(ones, k, ops.ActivationType(matrix.dtype()));
   const HostRows out(k, matrix.n(), DType::kF32);
   EXPECT_THAT(ops.MatMul(x.rows, matrix, {}, out.rows), IsOk());
@@ -252,7 +251,7 @@ std::vector<float> Transposed(const std::vector<float>& values, int64_t k) {
   const int64_t n = static_cast<int64_t>(values.size()) / k;
   std::vector<float> transposed(values.size());
   for (int64_t i = 0; i < n * k; ++i) {
-    transposed[static_cast<size_t>(i % k * n + i / k)] = values[static_cast<size_t>(i)];
+    transposed[i % k * n + i / k] = values[i];
   }
   return transposed;
 }
@@ -304,16 +303,13 @@ TEST_P(CpuMatMulTest, RefusesWeightsThatAreNotFinite) {
         values[at] = bad[at % 3];
         const std::vector<uint8_t> bytes = Stored(values, type);
         const TensorView view{type, shape, bytes.data()};
-        EXPECT_THAT(ops->PackMatrix({&view, 1}, order).status(),
-                    StatusIs(absl::StatusCode::kInvalidArgument, ::testing::HasSubstr("finite")))
-            << at;
+        EXPECT_THAT(ops->PackMatrix({&view, 1}, order).status(), IsInvalidArgument("finite")) << at;
       }
     }
   }
   const float vector[] = {1.0f, bad[1]};
   const TensorView view{DType::kF32, Shape{2}, vector};
-  EXPECT_THAT(ops->PackVector({&view, 1}).status(),
-              StatusIs(absl::StatusCode::kInvalidArgument, ::testing::HasSubstr("finite")));
+  EXPECT_THAT(ops->PackVector({&view, 1}).status(), IsInvalidArgument("finite"));
 }
 
 // So that they never lie a power of two of them apart.

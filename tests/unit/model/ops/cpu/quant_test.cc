@@ -39,12 +39,12 @@ Group Quantized(const float* x, int64_t count) {
   float largest = 0.0f;
   for (int64_t i = 0; i < count; ++i) largest = std::max(largest, std::abs(x[i]));
   Group group;
-  group.q.resize(static_cast<size_t>(count));
+  group.q.resize(count);
   if (largest < kQuantSmallest) return group;
   group.scale = largest / 127.0f;
   const float inverse = 127.0f / largest;
   for (int64_t i = 0; i < count; ++i) {
-    group.q[static_cast<size_t>(i)] = static_cast<int>(std::nearbyint(x[i] * inverse));
+    group.q[i] = static_cast<int>(std::nearbyint(x[i] * inverse));
   }
   return group;
 }
@@ -126,7 +126,7 @@ class QuantTest : public ::testing::TestWithParam<Table> {
   static std::vector<float> Multiply(CpuOps& ops, std::vector<float>& x, int64_t first,
                                      int64_t count, const Matrix& w, const float* bias = nullptr) {
     const int64_t k = w.k();
-    std::vector<float> out(static_cast<size_t>(count * w.n()));
+    std::vector<float> out(count * w.n());
     EXPECT_THAT(ops.MatMul({x.data() + first * k, count, k, k}, w, {.bias = bias},
                            {out.data(), count, w.n(), w.n()}),
                 IsOk());
@@ -321,8 +321,7 @@ TEST_P(QuantTest, RefusesWeightsThatAreNotFinite) {
        {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     std::vector<float> w = RandomFloats(20 * 300, 15);
     w[19 * 300 + 299] = bad;
-    EXPECT_THAT(TryPack(*ops_, w, 20, 300),
-                StatusIs(absl::StatusCode::kInvalidArgument, ::testing::HasSubstr("not finite")));
+    EXPECT_THAT(TryPack(*ops_, w, 20, 300), IsInvalidArgument("not finite"));
   }
 }
 
@@ -367,7 +366,7 @@ class BlockMatrix {
   void set_order(const int32_t* order) { order_ = order; }
   // As the definition has it.
   std::vector<float> Floats() const {
-    std::vector<float> floats(static_cast<size_t>(n_ * k_));
+    std::vector<float> floats(n_ * k_);
     Dequantise(type_, bytes_.data(), floats.size() / BlockOf(type_).elements, floats.data());
     return floats;
   }
@@ -421,8 +420,8 @@ float DefinedProduct(const float* x, const BlockMatrix& w, int64_t output, int64
       const int64_t b = format.sub_block > 0 ? i / format.sub_block : -1;
       const int64_t s = b < 0 ? 1 : block.s[b];
       const int64_t t = b < 0 || !format.has_min ? 1 : block.t[b];
-      product += s * (block.q[i] - block.zero) * group.q[static_cast<size_t>(i)];
-      mins += t * group.q[static_cast<size_t>(i)];
+      product += s * (block.q[i] - block.zero) * group.q[i];
+      mins += t * group.q[i];
     }
     sum = fold(product, group.scale * block.scale, sum);
     if (format.has_min) sum = fold(mins, -(group.scale * block.min), sum);
@@ -466,7 +465,7 @@ TEST_P(QuantTest, BlocksOfEveryTypeGiveTheirRowsBack) {
     ASSERT_THAT(packed, IsOk());
     EXPECT_EQ((*packed)->BytesByType().begin()->first, type);
     const std::vector<float> floats = w.Floats();
-    std::vector<float> row(static_cast<size_t>(k));
+    std::vector<float> row(k);
     for (int64_t n = 0; n < 20; ++n) {
       static_cast<const CpuMatrix&>(**packed).CopyRow(n, row.data());
       ASSERT_EQ(row, std::vector<float>(floats.begin() + n * k, floats.begin() + (n + 1) * k))
@@ -526,7 +525,7 @@ TEST_P(QuantTest, InputsInAnotherOrderMeetTheirValues) {
   std::vector<float> x_ordered(x.size());
   for (int64_t row = 0; row < kRows; ++row) {
     for (int64_t i = 0; i < kInputs; ++i) {
-      x_ordered[row * kInputs + i] = x[row * kInputs + order[static_cast<size_t>(i)]];
+      x_ordered[row * kInputs + i] = x[row * kInputs + order[i]];
     }
   }
   const auto packed = ops_->PackMatrix({&ordered, 1});
@@ -539,7 +538,7 @@ TEST_P(QuantTest, InputsInAnotherOrderMeetTheirValues) {
   static_cast<const CpuMatrix&>(**packed).CopyRow(3, row.data());
   static_cast<const CpuMatrix&>(**packed_plain).CopyRow(3, row_plain.data());
   for (size_t i = 0; i < order.size(); ++i) {
-    EXPECT_EQ(row[static_cast<size_t>(order[i])], row_plain[i]);
+    EXPECT_EQ(row[order[i]], row_plain[i]);
   }
   const TensorView both[] = {ordered, plain};
   EXPECT_TRUE(ops_->TakesBlocks(both, MatrixUse::kPlain));
@@ -555,8 +554,7 @@ TEST_P(QuantTest, RefusesBlocksThatAreNotFinite) {
     const uint32_t infinity = type == DType::kI4G128 ? 0x7f800000u : 0x7c00u;
     std::memcpy(bytes.data() + 17 * BlockOf(type).bytes, &infinity, type == DType::kI4G128 ? 4 : 2);
     view.data = bytes.data();
-    EXPECT_THAT(ops_->PackMatrix({&view, 1}),
-                StatusIs(absl::StatusCode::kInvalidArgument, ::testing::HasSubstr("not finite")));
+    EXPECT_THAT(ops_->PackMatrix({&view, 1}), IsInvalidArgument("not finite"));
   }
 }
 

@@ -25,7 +25,7 @@ struct HostRows {
         rows{bytes.data(), count, cols, cols, dtype} {
     const std::vector<float> values = RandomFloats(count * cols, seed);
     for (int64_t i = 0; i < count * cols; ++i) {
-      const float value = values[static_cast<size_t>(i)];
+      const float value = values[i];
       if (dtype == DType::kF32) {
         rows.as<float>()[i] = value;
       } else {
@@ -99,12 +99,12 @@ TEST_P(RowKernelsTest, NormsRoundToTheNearestEvenAndKeepWhatIsNotFinite) {
   // Every value in every lane and in the rest behind the last vector.
   for (int64_t shift = 0; shift < 16; ++shift) {
     const int64_t cols = 1000 + shift;
-    std::vector<float> gains(static_cast<size_t>(cols));
+    std::vector<float> gains(cols);
     for (size_t j = 0; j < gains.size(); ++j) {
       gains[j] = gain[(j + static_cast<size_t>(shift)) % gain.size()];
     }
-    std::vector<float> x(static_cast<size_t>(cols), 1.0f);
-    std::vector<uint16_t> out(static_cast<size_t>(cols));
+    std::vector<float> x(cols, 1.0f);
+    std::vector<uint16_t> out(cols);
     const Norm norm{.gain = gains.data()};
     ASSERT_THAT(ops->AddNorm({x.data(), 1, cols, cols, DType::kF32}, Rows(), norm,
                              {out.data(), 1, cols, cols, DType::kBF16}),

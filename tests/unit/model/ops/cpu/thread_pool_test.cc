@@ -53,7 +53,7 @@ TEST(ThreadPoolTest, TasksOfOneWorkerNeverOverlap) {
     pool.ParallelFor(97, [&](int64_t, int worker) {
       ASSERT_GE(worker, 0);
       ASSERT_LT(worker, 4);
-      ++scratch[static_cast<size_t>(worker)];
+      ++scratch[worker];
     });
   }
   EXPECT_EQ(scratch[0] + scratch[1] + scratch[2] + scratch[3], 500 * 97);
@@ -137,7 +137,7 @@ TEST(PinningTest, EveryWorkerHasAProcessorOfItsOwnAndTheCallerIsFreeAfterwards) 
   pool.AdoptCaller();
   for (int loop = 0; loop < 100; ++loop) {
     pool.ParallelFor(4 * threads, [&](int64_t, int worker) {
-      ASSERT_EQ(UsableProcessors(), std::vector<int>{processors[static_cast<size_t>(worker)]});
+      ASSERT_EQ(UsableProcessors(), std::vector<int>{processors[worker]});
     });
   }
   pool.ReleaseCaller();

@@ -45,7 +45,7 @@ TEST_P(AttentionInvarianceTest, ChunksAndUnitsGiveTheSameBits) {
   ASSERT_TRUE(std::ranges::none_of(world.output(0), [](float v) { return v != v; }));
   for (const int64_t chunk : reach.chunks) {
     std::vector<std::vector<Part>> batches;
-    std::vector<bool> tried(static_cast<size_t>(reach.tokens));
+    std::vector<bool> tried(reach.tokens);
     for (int64_t begin = 0; begin < reach.tokens; begin += chunk) {
       if (!IsTried(begin, chunk)) continue;
       const int64_t end = std::min(reach.tokens, begin + chunk);
@@ -72,7 +72,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Heads{DType::kF16, 4, 4, 96, 700}, Heads{DType::kBF16, 8, 2, 128},
                       Heads{DType::kF16, 4, 1, 128, 90}, Heads{DType::kBF16, 2, 1, 256},
                       Heads{DType::kBF16, 5, 1, 112}, Heads{DType::kF32, 4, 2, 64},
-                      Heads{DType::kF16, 2, 2, 7, 64}, Heads{DType::kF32, 3, 1, 20}),
+                      Heads{DType::kF16, 2, 2, 7, 64}, Heads{DType::kF32, 3, 1, 20},
+                      Heads{DType::kBF16, 18, 1, 64, 40}, Heads{DType::kF32, 2, 2, 5}),
     [](const auto& info) {
       const Heads& heads = info.param;
       return std::string(DTypeName(heads.dtype)) + "_" + std::to_string(heads.query_heads) + "_" +

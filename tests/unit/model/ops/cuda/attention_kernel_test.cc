@@ -27,27 +27,26 @@ std::vector<Expectation> Expected(const Heads& heads, const Sequence& sequence, 
   const int64_t kv_head = head / (heads.query_heads / heads.kv_heads);
   const int64_t first = heads.window > 0 ? std::max<int64_t>(0, position + 1 - heads.window) : 0;
   const auto at = [&](const std::vector<float>& values, int64_t t, int64_t d) -> double {
-    return values[static_cast<size_t>((t * heads.kv_heads + kv_head) * heads.head_dim + d)];
+    return values[(t * heads.kv_heads + kv_head) * heads.head_dim + d];
   };
   std::vector<double> scores;
   for (int64_t t = first; t <= position; ++t) {
     double dot = 0.0;
     for (int64_t d = 0; d < heads.head_dim; ++d) {
-      dot += double{sequence.q[static_cast<size_t>(
-                 (position * heads.query_heads + head) * heads.head_dim + d)]} *
+      dot += double{sequence.q[(position * heads.query_heads + head) * heads.head_dim + d]} *
              at(sequence.k, t, d);
     }
     scores.push_back(dot / std::sqrt(static_cast<double>(heads.head_dim)));
   }
   const double max = *std::max_element(scores.begin(), scores.end());
-  std::vector<Expectation> out(static_cast<size_t>(heads.head_dim));
+  std::vector<Expectation> out(heads.head_dim);
   double sum = 0.0;
   for (int64_t t = first; t <= position; ++t) {
-    const double weight = std::exp(scores[static_cast<size_t>(t - first)] - max);
+    const double weight = std::exp(scores[t - first] - max);
     sum += weight;
     for (int64_t d = 0; d < heads.head_dim; ++d) {
-      out[static_cast<size_t>(d)].value += weight * at(sequence.v, t, d);
-      out[static_cast<size_t>(d)].magnitude += weight * std::fabs(at(sequence.v, t, d));
+      out[d].value += weight * at(sequence.v, t, d);
+      out[d].magnitude += weight * std::fabs(at(sequence.v, t, d));
     }
   }
   for (Expectation& e : out) e = {e.value / sum, e.magnitude / sum};
@@ -65,10 +64,9 @@ void ExpectNear(const Heads& heads, const Sequence& sequence, const std::vector<
     for (int64_t head = 0; head < heads.query_heads; ++head) {
       const std::vector<Expectation> expected = Expected(heads, sequence, position, head);
       for (int64_t d = 0; d < heads.head_dim; ++d) {
-        const Expectation& e = expected[static_cast<size_t>(d)];
-        ASSERT_NEAR(
-            out[static_cast<size_t>((position * heads.query_heads + head) * heads.head_dim + d)],
-            e.value, rounding * (std::fabs(e.value) + e.magnitude) + 3e-6)
+        const Expectation& e = expected[d];
+        ASSERT_NEAR(out[(position * heads.query_heads + head) * heads.head_dim + d], e.value,
+                    rounding * (std::fabs(e.value) + e.magnitude) + 3e-6)
             << heads.name() << " position " << position << " head " << head << " dim " << d;
       }
     }
@@ -124,45 +122,6 @@ TEST(AttentionKernelTest, ChunksSplitsAndGridsGiveTheSameBits) {
                       .padding = static_cast<int>(chunk % 3)};
       world.Run(Chunks(0, tokens, chunk), deal);
       ASSERT_EQ(Bits(world.output(0)), whole) << heads.name() << ", chunks of " << chunk;
-    }
-  }
-}
-
-TEST(AttentionKernelTest, DecodeGivesTheBitsOfPrefill) {
-  for (const Heads& heads : {Heads{DType::kBF16, 4, 1, 64}, Heads{DType::kF16, 2, 1, 256, 70},
-                             Heads{DType::kBF16, 18, 1, 64, 40}, Heads{DType::kF32, 2, 2, 5}}) {
-    World world(heads, {Sequence(heads, 150, 9, {2, 9, 4})});
-    world.Run({{{0, 0, 150}}}, {});
-    const std::vector<uint32_t> whole = Bits(world.output(0));
-    std::vector<std::vector<Part>> batches = Chunks(0, 150, 1);
-    // The steps around the borders of tiles and of the window, and some more.
-    std::erase_if(batches, [](const std::vector<Part>& batch) {
-      const int64_t position = batch[0].begin;
-      return position % 64 > 1 && position % 64 < 62 && position % 13 != 0;
-    });
-    for (const int64_t unit_tiles : {0, 1}) {
-      world.Run(batches, {.unit_tiles = unit_tiles});
-      const std::vector<uint32_t> decoded = Bits(world.output(0));
-      for (const std::vector<Part>& batch : batches) {
-        for (int64_t i = 0; i < heads.q_cols(); ++i) {
-          const size_t at = static_cast<size_t>(batch[0].begin * heads.q_cols() + i);
-          ASSERT_EQ(decoded[at], whole[at]) << heads.name() << ", position " << batch[0].begin;
-        }
-      }
-    }
-  }
-}
-
-TEST(AttentionKernelTest, MoreRecordsThanFitSharedMemoryAreFoldedInTheSameOrder) {
-  for (const Heads& heads : {Heads{DType::kBF16, 4, 1, 64}, Heads{DType::kF32, 5, 1, 4}}) {
-    std::vector<int32_t> blocks(21);
-    for (int i = 0; i < 21; ++i) blocks[static_cast<size_t>(i)] = (i * 5 + 2) % 24;
-    World world(heads, {Sequence(heads, 1300, 21, blocks)});
-    world.Run({{{0, 1284, 1300}}}, {.unit_tiles = 1000});
-    const std::vector<uint32_t> whole = Bits(world.output(0));
-    for (const int64_t unit_tiles : {1, 2}) {
-      world.Run({{{0, 1284, 1300}}}, {.unit_tiles = unit_tiles});
-      ASSERT_EQ(Bits(world.output(0)), whole) << heads.name();
     }
   }
 }
@@ -235,8 +194,7 @@ std::vector<uint32_t> TwoSteps(const AttentionUnit& unit, int32_t window, bool o
                                 .blocks = 2,
                                 .work = on_work.data()};
   EXPECT_EQ(LoadAttention(heads.dtype, kDim, heads.fp8, /*mma=*/true), cudaSuccess);
-  cudaStream_t stream = nullptr;
-  EXPECT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  const OverlappingStream stream;
   SetKernelOverlap(overlap);
   EXPECT_EQ(LaunchPrepareAttention(prepare, heads.dtype, stream), cudaSuccess);
   EXPECT_EQ(LaunchEmbed(embed, stream), cudaSuccess);
@@ -245,9 +203,7 @@ std::vector<uint32_t> TwoSteps(const AttentionUnit& unit, int32_t window, bool o
   prepare.tokens = 1;
   EXPECT_EQ(LaunchPrepareAttention(prepare, heads.dtype, stream), cudaSuccess);
   EXPECT_EQ(LaunchAttention(attention, heads.dtype, /*mma=*/true, stream), cudaSuccess);
-  EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
-  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
-  SetKernelOverlap(false);
+  stream.Synchronize();
   return Bits(Decode(out.Read(kDim * 2), heads.dtype));
 }
 
@@ -315,9 +271,8 @@ TEST(AttentionKernelTest, NonFiniteQueriesStayInTheirRows) {
     world.Run({{{0, 0, 100}}}, {.unit_tiles = 1});
     const std::vector<uint32_t> clean = Bits(world.output(0));
     const int64_t bad = 70 * heads.q_cols();
-    world.sequence(0).q[static_cast<size_t>(bad)] = kNan;
-    world.sequence(0).q[static_cast<size_t>(bad + heads.head_dim)] =
-        std::numeric_limits<float>::infinity();
+    world.sequence(0).q[bad] = kNan;
+    world.sequence(0).q[bad + heads.head_dim] = std::numeric_limits<float>::infinity();
     world.Run({{{0, 0, 100}}}, {.unit_tiles = 1});
     const std::vector<uint32_t> found = Bits(world.output(0));
     for (size_t i = 0; i < found.size(); ++i) {
@@ -358,8 +313,7 @@ TEST(AttentionKernelTest, LargeScoresDoNotOverflow) {
       const std::vector<Expectation> expected = Expected(heads, world.sequence(0), position, 0);
       for (int64_t d = 0; d < heads.head_dim; ++d) {
         // Scores of some 10^4 in float32 leave errors of 10^-3 in the exponent.
-        ASSERT_NEAR(world.output(0)[static_cast<size_t>(position * heads.head_dim + d)],
-                    expected[static_cast<size_t>(d)].value, 0.05);
+        ASSERT_NEAR(world.output(0)[position * heads.head_dim + d], expected[d].value, 0.05);
       }
     }
   }
@@ -391,37 +345,6 @@ void SpreadScales(const Heads& heads, std::vector<float>& values, int least, int
   values = Decode(Encode(values, heads.dtype), heads.dtype);
 }
 
-TEST(AttentionKernelTest, EightBitsHaveTheBitsOfTheirValues) {
-  const Heads cases[] = {
-      {DType::kBF16, 4, 2, 64},      {DType::kF16, 3, 1, 64, 70},  {DType::kBF16, 2, 2, 80},
-      {DType::kF16, 4, 1, 80, 30},   {DType::kBF16, 3, 1, 96, 90}, {DType::kF16, 2, 1, 96},
-      {DType::kBF16, 8, 1, 128, 50}, {DType::kF16, 4, 2, 128},     {DType::kBF16, 2, 1, 256},
-      {DType::kF16, 3, 1, 256, 100}, {DType::kF32, 6, 2, 20},      {DType::kF32, 3, 1, 7, 37},
-      {DType::kBF16, 2, 2, 8, 64},   {DType::kF16, 5, 1, 112},     {DType::kF32, 2, 1, 300},
-      {DType::kF32, 1, 1, 1},        {DType::kF32, 4, 2, 64}};
-  for (const Heads& plain : cases) {
-    Heads fp8 = plain;
-    fp8.fp8 = true;
-    const int64_t tokens = 203;
-    World bytes(fp8, {Sequence(fp8, tokens, 27, {6, 3, 7, 0})});
-    SpreadScales(fp8, bytes.sequence(0).k, -9, 1);
-    SpreadScales(fp8, bytes.sequence(0).v, -20, 12);
-    World values(plain, {bytes.sequence(0)});
-    for (std::vector<float>* const of : {&values.sequence(0).k, &values.sequence(0).v}) {
-      *of = ThroughFp8(*of, plain.head_dim);
-    }
-    values.Run({{{0, 0, tokens}}}, {.unit_tiles = 1000});
-    const std::vector<uint32_t> whole = Bits(values.output(0));
-    int64_t turn = 0;
-    for (const int64_t chunk : {203, 17, 65}) {
-      bytes.Run(
-          Chunks(0, tokens, chunk),
-          {.unit_tiles = turn++, .grid_blocks = 1 + chunk % 9, .max_rows = turn == 2 ? 16 : 0});
-      ASSERT_EQ(Bits(bytes.output(0)), whole) << fp8.name() << ", chunks of " << chunk;
-    }
-  }
-}
-
 // The same sequence in 8 bits, and in 16 as what they hold.
 struct BytesAndValues {
   BytesAndValues(const Heads& plain, const Sequence& sequence)
@@ -437,6 +360,33 @@ struct BytesAndValues {
 
   World bytes, values;
 };
+
+TEST(AttentionKernelTest, EightBitsHaveTheBitsOfTheirValues) {
+  const Heads cases[] = {
+      {DType::kBF16, 4, 2, 64},      {DType::kF16, 3, 1, 64, 70},  {DType::kBF16, 2, 2, 80},
+      {DType::kF16, 4, 1, 80, 30},   {DType::kBF16, 3, 1, 96, 90}, {DType::kF16, 2, 1, 96},
+      {DType::kBF16, 8, 1, 128, 50}, {DType::kF16, 4, 2, 128},     {DType::kBF16, 2, 1, 256},
+      {DType::kF16, 3, 1, 256, 100}, {DType::kF32, 6, 2, 20},      {DType::kF32, 3, 1, 7, 37},
+      {DType::kBF16, 2, 2, 8, 64},   {DType::kF16, 5, 1, 112},     {DType::kF32, 2, 1, 300},
+      {DType::kF32, 1, 1, 1},        {DType::kF32, 4, 2, 64}};
+  for (const Heads& plain : cases) {
+    const int64_t tokens = 203;
+    Sequence sequence(plain, tokens, 27, {6, 3, 7, 0});
+    SpreadScales(plain, sequence.k, -9, 1);
+    SpreadScales(plain, sequence.v, -20, 12);
+    BytesAndValues worlds(plain, sequence);
+    World& bytes = worlds.bytes;
+    worlds.values.Run({{{0, 0, tokens}}}, {.unit_tiles = 1000});
+    const std::vector<uint32_t> whole = Bits(worlds.values.output(0));
+    int64_t turn = 0;
+    for (const int64_t chunk : {203, 17, 65}) {
+      bytes.Run(
+          Chunks(0, tokens, chunk),
+          {.unit_tiles = turn++, .grid_blocks = 1 + chunk % 9, .max_rows = turn == 2 ? 16 : 0});
+      ASSERT_EQ(Bits(bytes.output(0)), whole) << plain.name() << ", chunks of " << chunk;
+    }
+  }
+}
 
 TEST(AttentionKernelTest, DecodeInEightBitsHasTheBitsOfTheirValues) {
   // Of up to 8 rows, up to 16, and more; the last position's tile is nearly empty, or full.
@@ -473,10 +423,10 @@ TEST(AttentionKernelTest, WhatIsNoNumberInEightBitsIsWhatItIsInSixteen) {
     for (const bool is_value : {false, true}) {
       Sequence sequence(plain, tokens, 33, {2, 0, 1});
       if (is_value) {
-        sequence.v[static_cast<size_t>(37 * dim + dim - 3)] = kNan;
-        sequence.v[static_cast<size_t>(95 * dim + 9)] = -std::numeric_limits<float>::infinity();
+        sequence.v[37 * dim + dim - 3] = kNan;
+        sequence.v[95 * dim + 9] = -std::numeric_limits<float>::infinity();
       } else {
-        sequence.k[static_cast<size_t>(75 * dim + 41)] = kNan;
+        sequence.k[75 * dim + 41] = kNan;
       }
       BytesAndValues worlds(plain, sequence);
       for (const int64_t position : {63, 80, 149}) {
@@ -488,30 +438,12 @@ TEST(AttentionKernelTest, WhatIsNoNumberInEightBitsIsWhatItIsInSixteen) {
           ASSERT_EQ(found, Bits(worlds.values.output(0)))
               << plain.name() << (is_value ? " values " : " keys ") << begin << " .. " << position;
           const auto out = [&](int64_t d) {
-            return worlds.bytes.output(0)[static_cast<size_t>(position * plain.q_cols() + d)];
+            return worlds.bytes.output(0)[position * plain.q_cols() + d];
           };
           ASSERT_EQ(std::isnan(out(dim - 3)), is_value || position >= 75);
           ASSERT_EQ(std::isnan(out(9)), position >= (is_value ? 95 : 75));
           ASSERT_EQ(std::isnan(out(10)), !is_value && position >= 75);
         }
-      }
-    }
-  }
-}
-
-TEST(AttentionKernelTest, WhatIsNoNumberInEightBitsIsNoneInAttention) {
-  for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
-    const Heads heads{.dtype = dtype, .query_heads = 2, .kv_heads = 1, .head_dim = 64, .fp8 = true};
-    World world(heads, {Sequence(heads, 100, 29, {1, 0})});
-    // Elements of both halves of a row; the others of these rows are numbers.
-    world.sequence(0).v[70 * 64 + 5] = kNan;
-    world.sequence(0).v[70 * 64 + 37] = -std::numeric_limits<float>::infinity();
-    world.Run({{{0, 0, 65}}, {{0, 70, 100}}}, {.unit_tiles = 1});
-    for (const int64_t position : {3, 64, 70, 99}) {
-      for (int64_t d = 0; d < 64; ++d) {
-        const float out = world.output(0)[static_cast<size_t>(position * heads.q_cols() + 64 + d)];
-        ASSERT_EQ(std::isnan(out), position >= 70 && (d == 5 || d == 37))
-            << heads.name() << " position " << position << " dim " << d;
       }
     }
   }

@@ -96,6 +96,13 @@ absl::StatusOr<Work> MakeWork(AttentionPlanner& planner, const Batch& batch, int
   return work;
 }
 
+// Of a batch that must be one to plan.
+Work PlannedWork(AttentionPlanner& planner, const Batch& batch, int64_t window = 0) {
+  auto work = MakeWork(planner, batch, window);
+  EXPECT_THAT(work, IsOk());
+  return work.ok() ? *std::move(work) : Work();
+}
+
 BatchLimits LimitsOf(const Batch& batch, int64_t max_context) {
   return {.max_tokens = std::max<int64_t>(batch.tokens(), 1),
           .max_sequences = std::max<int64_t>(batch.sequences, 1),
@@ -201,11 +208,10 @@ TEST(AttentionPlanTest, CoversEveryRowAndTileOnceWhateverTheSplit) {
                                  round % 3 == 0 ? 16 : 64};
         AttentionPlanner planner(LimitsOf(batch, 1024), shape, grid,
                                  Options{.unit_tiles = unit_tiles});
-        const auto work = MakeWork(planner, batch, window);
-        ASSERT_THAT(work, IsOk());
-        CheckItems(*work, planner);
-        CheckCoverage(*work, batch, shape, window);
-        for (const AttentionUnit& unit : work->units()) {
+        const Work work = PlannedWork(planner, batch, window);
+        CheckItems(work, planner);
+        CheckCoverage(work, batch, shape, window);
+        for (const AttentionUnit& unit : work.units()) {
           if (unit_tiles > 0 && unit.units > 1) {
             ASSERT_LE(unit.end - unit.begin, unit_tiles);
           }
@@ -222,7 +228,7 @@ struct Mix {
 
 std::vector<Mix> RealisticMixes() {
   const auto decode = [](int64_t sequences, int64_t position) {
-    return std::vector<Chunk>(static_cast<size_t>(sequences), Chunk{position, 1});
+    return std::vector<Chunk>(sequences, Chunk{position, 1});
   };
   std::vector<Mix> mixes = {{"batch 32 at 1k", decode(32, 1024)},
                             {"batch 64 at 1k", decode(64, 1024)},
@@ -249,38 +255,34 @@ TEST(AttentionPlanTest, BlocksAreLoadedWithinTenPercentOfTheMean) {
   for (const Mix& mix : RealisticMixes()) {
     const Batch batch = MakeBatch(mix.runs);
     AttentionPlanner planner(LimitsOf(batch, 32768), kLlama8B, kH200);
-    const auto work = MakeWork(planner, batch);
-    ASSERT_THAT(work, IsOk());
-    EXPECT_LE(static_cast<double>(work->MaxLoad()), 1.10 * work->MeanLoad()) << mix.name;
-    EXPECT_LT(work->units().size(), ItemsOf(*work).size() + 264) << mix.name;
-    CheckItems(*work, planner);
+    const Work work = PlannedWork(planner, batch);
+    EXPECT_LE(static_cast<double>(work.MaxLoad()), 1.10 * work.MeanLoad()) << mix.name;
+    EXPECT_LT(work.units().size(), ItemsOf(work).size() + 264) << mix.name;
+    CheckItems(work, planner);
   }
 }
 
 TEST(AttentionPlanTest, FewTilesAreSpreadOverBlocksOneByOne) {
   const Batch batch = MakeBatch({{1023, 1}});
   AttentionPlanner planner(LimitsOf(batch, 4096), kLlama8B, kH200);
-  const auto work = MakeWork(planner, batch);
-  ASSERT_THAT(work, IsOk());
-  EXPECT_EQ(work->MaxLoad(), 1);
-  EXPECT_EQ(work->units().size(), 8u * 16u);
+  const Work work = PlannedWork(planner, batch);
+  EXPECT_EQ(work.MaxLoad(), 1);
+  EXPECT_EQ(work.units().size(), 8u * 16u);
 }
 
 TEST(AttentionPlanTest, ItemsStayWholeWhereThatIsEvenEnough) {
   const Batch batch = MakeBatch({{0, 4096}});
   AttentionPlanner planner(LimitsOf(batch, 4096), kLlama8B, kH200);
-  const auto work = MakeWork(planner, batch);
-  ASSERT_THAT(work, IsOk());
-  for (const AttentionUnit& unit : work->units()) EXPECT_EQ(unit.units, 1);
+  const Work work = PlannedWork(planner, batch);
+  for (const AttentionUnit& unit : work.units()) EXPECT_EQ(unit.units, 1);
 }
 
 TEST(AttentionPlanTest, BlocksTakePartsOfItemsBeforeWholeOnes) {
   const Batch batch = MakeBatch(std::vector<Chunk>(70, Chunk{3000, 1}));
   AttentionPlanner planner(LimitsOf(batch, 4096), kLlama8B, kH200);
-  const auto work = MakeWork(planner, batch);
-  ASSERT_THAT(work, IsOk());
+  const Work work = PlannedWork(planner, batch);
   int64_t cut = 0;
-  for (const auto& block : work->blocks) {
+  for (const auto& block : work.blocks) {
     EXPECT_TRUE(std::is_sorted(block.begin(), block.end(),
                                [](const AttentionUnit& a, const AttentionUnit& b) {
                                  return a.units > 1 && b.units == 1;
@@ -297,10 +299,9 @@ TEST(AttentionPlanTest, RecordsNeverOutgrowTheirMemory) {
       AttentionPlanner planner(LimitsOf(batch, 8192), kLlama8B, kH200,
                                {.unit_tiles = unit_tiles, .max_partial_bytes = bytes});
       EXPECT_LE(planner.scratch_bytes(), bytes + planner.ticket_bytes() + 512);
-      const auto work = MakeWork(planner, batch);
-      ASSERT_THAT(work, IsOk());
-      CheckItems(*work, planner);
-      CheckCoverage(*work, batch, kLlama8B, 0);
+      const Work work = PlannedWork(planner, batch);
+      CheckItems(work, planner);
+      CheckCoverage(work, batch, kLlama8B, 0);
     }
   }
 }
@@ -317,9 +318,8 @@ TEST(AttentionPlanTest, TheLargestBatchFitsItsWork) {
     for (const int64_t max_rows : {4, 16, 64}) {
       AttentionPlanner planner(limits, kLlama8B, {true, 264, max_rows},
                                Options{.unit_tiles = unit_tiles});
-      const auto work = MakeWork(planner, batch);
-      ASSERT_THAT(work, IsOk());
-      CheckItems(*work, planner);
+      const Work work = PlannedWork(planner, batch);
+      CheckItems(work, planner);
     }
   }
 }
@@ -328,7 +328,7 @@ TEST(AttentionPlanTest, ASmallBatchFitsTheMemoryOfItsTokens) {
   const BatchLimits limits{
       .max_tokens = 512, .max_sequences = 100, .max_logits_rows = 1, .max_context = 2048};
   for (const int64_t tokens : {1, 7, 64}) {
-    const Batch batch = MakeBatch(std::vector<Chunk>(static_cast<size_t>(tokens), Chunk{2000, 1}));
+    const Batch batch = MakeBatch(std::vector<Chunk>(tokens, Chunk{2000, 1}));
     AttentionPlanner planner(limits, kLlama8B, kH200);
     const size_t bytes = planner.work_bytes(tokens);
     EXPECT_LT(bytes, planner.work_bytes());
@@ -345,9 +345,8 @@ TEST(AttentionPlanTest, ASmallBatchFitsTheMemoryOfItsTokens) {
 TEST(AttentionPlanTest, WindowsLeaveOutTheTilesBeforeThem) {
   const Batch batch = MakeBatch({{1000, 1}, {1000, 32}});
   AttentionPlanner planner(LimitsOf(batch, 2048), {0, 4, 4, 64}, {true, 2, 64});
-  const auto work = MakeWork(planner, batch, 128);
-  ASSERT_THAT(work, IsOk());
-  for (const AttentionUnit& unit : work->units()) EXPECT_GE(unit.begin, (1000 + 1 - 128) / 64);
+  const Work work = PlannedWork(planner, batch, 128);
+  for (const AttentionUnit& unit : work.units()) EXPECT_GE(unit.begin, (1000 + 1 - 128) / 64);
 }
 
 TEST(AttentionPlanTest, BatchesBeyondTheLimitsAreRefused) {
@@ -356,9 +355,8 @@ TEST(AttentionPlanTest, BatchesBeyondTheLimitsAreRefused) {
       .max_tokens = 4, .max_sequences = 2, .max_logits_rows = 1, .max_context = 128};
   AttentionPlanner planner(limits, shape, {true, 2, 64});
   EXPECT_THAT(MakeWork(planner, MakeBatch({{0, 1}, {0, 1}, {0, 1}})),
-              StatusIs(absl::StatusCode::kInvalidArgument, testing::HasSubstr("the limit is 8")));
-  EXPECT_THAT(MakeWork(planner, MakeBatch({{128, 1}})),
-              StatusIs(absl::StatusCode::kInvalidArgument, testing::HasSubstr("the limit is 128")));
+              IsInvalidArgument("the limit is 8"));
+  EXPECT_THAT(MakeWork(planner, MakeBatch({{128, 1}})), IsInvalidArgument("the limit is 128"));
   EXPECT_THAT(MakeWork(planner, MakeBatch({{127, 1}, {0, 1}})), IsOk());
   EXPECT_THAT(MakeWork(planner, Batch()), IsOk());
 }
@@ -410,13 +408,13 @@ TEST(AttentionPlanTest, UnitsKnowThePositionsOfTheirRows) {
       const auto offset = (unit.head + row) / kGroup;
       const auto token = static_cast<size_t>(unit.token + offset);
       ASSERT_EQ(batch.positions[token], unit.position + offset);
-      ASSERT_EQ(batch.sequence_of[token], batch.sequence_of[static_cast<size_t>(unit.token)]);
+      ASSERT_EQ(batch.sequence_of[token], batch.sequence_of[unit.token]);
     }
     ASSERT_EQ(unit.last_position, unit.position + (unit.head + unit.rows - 1) / kGroup);
     ASSERT_EQ(unit.item_end, unit.last_position / kAttentionTile + 1);
     // What follows a gap, too: where the sequence's first token in the batch stands.
     constexpr int32_t kStored[] = {0, 37, 1000, 3};
-    ASSERT_EQ(unit.stored, kStored[batch.sequence_of[static_cast<size_t>(unit.token)]]);
+    ASSERT_EQ(unit.stored, kStored[batch.sequence_of[unit.token]]);
   }
   EXPECT_EQ(rows, batch.tokens() * kLlama8B.num_heads);
 }

@@ -22,6 +22,7 @@
 #include "model/ops/cuda/kernels/launch.h"
 #include "model/tensor/fp8.h"
 #include "tests/support/simt/device_under_test.h"
+#include "tests/unit/model/ops/cuda/device_memory.h"
 
 namespace tlm {
 
@@ -94,49 +95,13 @@ inline std::vector<float> ThroughFp8(std::vector<float> values, int64_t head_dim
   const std::vector<uint8_t> bytes = EncodeFp8(values, head_dim);
   const auto rows = static_cast<int64_t>(values.size()) / head_dim;
   for (int64_t row = 0; row < rows; ++row) {
-    const uint8_t* const at = &bytes[static_cast<size_t>(row * (head_dim + 1))];
+    const uint8_t* const at = &bytes[row * (head_dim + 1)];
     for (int64_t i = 0; i < head_dim; ++i) {
-      values[static_cast<size_t>(row * head_dim + Fp8ElementAt(head_dim, i))] =
-          Fp8Value(at[i]) * Fp8Scale(at[head_dim]);
+      values[row * head_dim + Fp8ElementAt(head_dim, i)] = Fp8Value(at[i]) * Fp8Scale(at[head_dim]);
     }
   }
   return values;
 }
-
-class DeviceMemory {
- public:
-  explicit DeviceMemory(size_t bytes) {
-    EXPECT_EQ(cudaMalloc(&data_, std::max<size_t>(bytes, 1)), cudaSuccess);
-    EXPECT_EQ(cudaMemsetAsync(data_, 0xff, bytes, nullptr), cudaSuccess);  // NaN
-    EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
-  }
-  explicit DeviceMemory(const std::vector<uint8_t>& bytes) : DeviceMemory(bytes.size()) {
-    Write(bytes.data(), bytes.size());
-  }
-  ~DeviceMemory() { cudaFree(data_); }
-  DeviceMemory(const DeviceMemory&) = delete;
-  DeviceMemory& operator=(const DeviceMemory&) = delete;
-
-  void* data() const { return data_; }
-  template <typename T>
-  T* as() const {
-    return static_cast<T*>(data_);
-  }
-  void Write(const void* from, size_t bytes) {
-    EXPECT_EQ(cudaMemcpyAsync(data_, from, bytes, cudaMemcpyHostToDevice, nullptr), cudaSuccess);
-    EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
-  }
-  std::vector<uint8_t> Read(size_t bytes) const {
-    std::vector<uint8_t> out(bytes);
-    EXPECT_EQ(cudaMemcpyAsync(out.data(), data_, bytes, cudaMemcpyDeviceToHost, nullptr),
-              cudaSuccess);
-    EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
-    return out;
-  }
-
- private:
-  void* data_ = nullptr;
-};
 
 // A sequence's queries, keys and values for all its positions, as stored; and its blocks.
 struct Sequence {
@@ -145,7 +110,7 @@ struct Sequence {
     std::mt19937_64 random(seed);
     const auto random_values = [&](int64_t cols) {
       std::normal_distribution<float> normal;
-      std::vector<float> values(static_cast<size_t>(length * cols));
+      std::vector<float> values(length * cols);
       for (float& value : values) value = normal(random);
       return Decode(Encode(values, heads.dtype), heads.dtype);
     };
@@ -200,8 +165,8 @@ class World {
       }
     }
   }
-  Sequence& sequence(int i) { return sequences_[static_cast<size_t>(i)]; }
-  const std::vector<float>& output(int i) const { return outputs_[static_cast<size_t>(i)]; }
+  Sequence& sequence(int i) { return sequences_[i]; }
+  const std::vector<float>& output(int i) const { return outputs_[i]; }
 
   // Runs batches one after the other; what they do not write of the outputs is NaN.
   void Run(const std::vector<std::vector<Part>>& batches, const Deal& deal) {
@@ -247,8 +212,7 @@ class World {
         heads_.head_dim * static_cast<int64_t>(heads_.fp8 ? 1 : DTypeBytes(heads_.dtype));
     const int64_t scale = heads_.fp8 ? 1 : 0;  // behind a page's rows
     const int64_t page = kBlockTokens * (row + scale);
-    std::vector<uint8_t> cache(static_cast<size_t>(cache_blocks_ * 2 * heads_.kv_heads * page),
-                               0xff);
+    std::vector<uint8_t> cache(cache_blocks_ * 2 * heads_.kv_heads * page, 0xff);
     // A row that was never written may have any byte for a scale.
     for (size_t at = 0; scale > 0 && at < cache.size(); at += static_cast<size_t>(page)) {
       for (int64_t slot = 0; slot < kBlockTokens; ++slot) {
@@ -264,10 +228,10 @@ class World {
       std::copy_n(begin + row, scale, to + kBlockTokens * row + slot);
     };
     for (const Part& part : parts) {
-      const Sequence& sequence = sequences_[static_cast<size_t>(part.sequence)];
-      const StoredSequence& stored = stored_[static_cast<size_t>(part.sequence)];
+      const Sequence& sequence = sequences_[part.sequence];
+      const StoredSequence& stored = stored_[part.sequence];
       for (int64_t t = 0; t < part.end; ++t) {
-        const int64_t block = sequence.blocks[static_cast<size_t>(t / kBlockTokens)];
+        const int64_t block = sequence.blocks[t / kBlockTokens];
         for (int64_t h = 0; h < heads_.kv_heads; ++h) {
           const int64_t from = t * heads_.kv_heads + h;
           const int64_t to = block * 2 * heads_.kv_heads + h;
@@ -287,7 +251,7 @@ class World {
     batch.max_blocks = table_width_;
     std::vector<float> q;
     for (const Part& part : parts) {
-      const Sequence& sequence = sequences_[static_cast<size_t>(part.sequence)];
+      const Sequence& sequence = sequences_[part.sequence];
       for (int64_t t = part.begin; t < part.end; ++t) {
         batch.token_ids.push_back(0);
         batch.positions.push_back(static_cast<int32_t>(t));
@@ -296,7 +260,7 @@ class World {
         q.insert(q.end(), static_cast<size_t>(stride - cols), kNan);
       }
       std::vector<int32_t> table(sequence.blocks);
-      table.resize(static_cast<size_t>(table_width_), 0);
+      table.resize(table_width_, 0);
       batch.block_tables.insert(batch.block_tables.end(), table.begin(), table.end());
       ++batch.sequences;
     }
@@ -319,7 +283,7 @@ class World {
     on_tables.Write(batch.block_tables.data(), batch.block_tables.size() * sizeof(int32_t));
     const size_t out_bytes = static_cast<size_t>(batch.tokens() * cols) * DTypeBytes(heads_.dtype);
     const DeviceMemory on_out(
-        Encode(std::vector<float>(static_cast<size_t>(batch.tokens() * cols), kNan), heads_.dtype));
+        Encode(std::vector<float>(batch.tokens() * cols, kNan), heads_.dtype));
     const AttentionScratch scratch = planner.Scratch(scratch_memory.data());
     const AttentionArgs args{.q = on_q.data(),
                              .q_stride = stride,
@@ -350,12 +314,11 @@ class World {
     int64_t token = 0;
     for (const Part& part : parts) {
       for (int64_t t = part.begin; t < part.end; ++t, ++token) {
-        std::copy_n(out.begin() + token * cols, cols,
-                    outputs_[static_cast<size_t>(part.sequence)].begin() + t * cols);
+        std::copy_n(out.begin() + token * cols, cols, outputs_[part.sequence].begin() + t * cols);
       }
     }
     for (; token < batch.tokens(); ++token) {
-      EXPECT_TRUE(std::isnan(out[static_cast<size_t>(token * cols)])) << "padding was written";
+      EXPECT_TRUE(std::isnan(out[token * cols])) << "padding was written";
     }
   }
 

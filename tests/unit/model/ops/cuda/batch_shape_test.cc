@@ -23,9 +23,9 @@ Batch BatchWith(int64_t sequences, int64_t tokens_each, int64_t max_blocks = 3) 
   batch.token_ids.resize(tokens);
   batch.positions.resize(tokens);
   batch.sequence_of.resize(tokens);
-  batch.block_tables.resize(static_cast<size_t>(sequences * max_blocks));
-  batch.logits_rows.resize(static_cast<size_t>(sequences));
-  batch.jobs.resize(static_cast<size_t>(sequences));
+  batch.block_tables.resize(sequences * max_blocks);
+  batch.logits_rows.resize(sequences);
+  batch.jobs.resize(sequences);
   return batch;
 }
 

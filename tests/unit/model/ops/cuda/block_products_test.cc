@@ -24,9 +24,6 @@
 namespace tlm {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-
 std::vector<DType> AllTypes() {
   std::vector<DType> types = GgufBlockTypes();
   for (const DType type : OwnBlockTypes()) types.push_back(type);
@@ -52,9 +49,9 @@ class Blocks {
     bytes_ = RandomBlocks(type, count, 0.1f, random);
     if (short_scales) ShortenScales(type, random);
     view_.data = bytes_.data();
-    std::vector<float> stored(static_cast<size_t>(n * k));
+    std::vector<float> stored(n * k);
     Dequantise(type, bytes_.data(), count, stored.data());
-    order_.resize(static_cast<size_t>(k));
+    order_.resize(k);
     std::iota(order_.begin(), order_.end(), 0);
     if (reordered) {
       std::shuffle(order_.begin(), order_.end(), random);
@@ -126,16 +123,14 @@ class BlockProductsTest : public ::testing::Test {
   }
   Numbers Multiply(const Numbers& x, const Matrix& w, const float* bias, DType out_dtype) {
     const DeviceRows in(ops_->device(), x, 8, x.cols + 24);
-    const Numbers blank{x.rows, w.n(), out_dtype,
-                        std::vector<float>(static_cast<size_t>(x.rows * w.n()))};
+    const Numbers blank{x.rows, w.n(), out_dtype, std::vector<float>(x.rows * w.n())};
     DeviceRows out(ops_->device(), blank, 16, w.n() + 24);
     EXPECT_THAT(ops_->MatMul(in.rows(), w, {.bias = bias}, out.rows()), IsOk());
     return out.Read();
   }
   Numbers MultiplyGated(const Numbers& x, const Matrix& w, const float* bias) {
     const DeviceRows in(ops_->device(), x, 8, x.cols + 24);
-    const Numbers blank{x.rows, w.n() / 2, x.dtype,
-                        std::vector<float>(static_cast<size_t>(x.rows * w.n() / 2))};
+    const Numbers blank{x.rows, w.n() / 2, x.dtype, std::vector<float>(x.rows * w.n() / 2)};
     DeviceRows out(ops_->device(), blank, 16, w.n() / 2 + 24);
     EXPECT_THAT(ops_->MatMulGated(in.rows(), w, bias, out.rows()), IsOk());
     return out.Read();
@@ -154,8 +149,7 @@ class BlockProductsTest : public ::testing::Test {
     const auto on_device = ops_->BeginBatch(batch);
     EXPECT_THAT(on_device, IsOk());
     const int64_t tokens = on_device->layout.tokens;
-    const Numbers blank{tokens, table.k(), DType::kF32,
-                        std::vector<float>(static_cast<size_t>(tokens * table.k()))};
+    const Numbers blank{tokens, table.k(), DType::kF32, std::vector<float>(tokens * table.k())};
     DeviceRows out(ops_->device(), blank, 8, table.k() + 16);
     EXPECT_THAT(ops_->Embed(table, positions, *on_device, out.rows()), IsOk());
     const Numbers read = out.Read();
@@ -167,6 +161,30 @@ class BlockProductsTest : public ::testing::Test {
     const std::vector<float> bias = RandomNumbers(1, n, DType::kF32, 77).values;
     const TensorView view{DType::kF32, Shape{n}, bias.data()};
     return ops_->PackVector({&view, 1}).value();
+  }
+  // Parts in blocks one above the other, and their values as bfloat16.
+  struct Packed {
+    std::unique_ptr<Matrix> blocks, rounded;
+  };
+  Packed PackBoth(const std::vector<const Blocks*>& parts, MatrixUse use = MatrixUse::kPlain) {
+    std::vector<TensorView> views;
+    std::vector<float> values;
+    for (const Blocks* const part : parts) {
+      views.push_back(part->view());
+      values.insert(values.end(), part->values().begin(), part->values().end());
+    }
+    EXPECT_TRUE(ops_->TakesBlocks(views, use));
+    return {Pack(views, use), PackRounded(values, views[0].shape[1], use)};
+  }
+  void ExpectSameProducts(const std::vector<const Blocks*>& parts,
+                          const std::vector<int64_t>& row_counts = {1, 9, 65}) {
+    const Packed packed = PackBoth(parts);
+    ExpectSameProducts(*packed.blocks, *packed.rounded, row_counts);
+  }
+  void ExpectSameGated(const Blocks& gate, const Blocks& up,
+                       const std::vector<int64_t>& row_counts = {1, 17, 66}) {
+    const Packed packed = PackBoth({&gate, &up}, MatrixUse::kGated);
+    ExpectSameGated(*packed.blocks, *packed.rounded, row_counts);
   }
   void ExpectSameProducts(const Matrix& actual, const Matrix& expected,
                           const std::vector<int64_t>& row_counts = {1, 9, 65}) {
@@ -211,9 +229,7 @@ TEST_F(BlockProductsTest, RowCountsDoNotMatter) {
   for (const DType type : {DType::kQ4K, DType::kI4G128}) {
     SCOPED_TRACE(DTypeName(type));
     const Blocks blocks(type, 96, InputsFor(type), 2);
-    const auto packed = Pack({&blocks.view(), 1});
-    ExpectSameProducts(*packed, *PackRounded(blocks.values(), packed->k()),
-                       {1, 2, 7, 8, 9, 16, 17, 31, 33, 63, 64, 65, 128, 129});
+    ExpectSameProducts({&blocks}, {1, 2, 7, 8, 9, 16, 17, 31, 33, 63, 64, 65, 128, 129});
   }
 }
 
@@ -221,9 +237,8 @@ TEST_F(BlockProductsTest, RowCountsDoNotMatter) {
 TEST_F(BlockProductsTest, ShortScalesHaveTheProductsOfTheirRoundedValues) {
   for (const DType type : OwnBlockTypes()) {
     SCOPED_TRACE(DTypeName(type));
-    const int64_t k = InputsFor(type);
-    const Blocks blocks(type, 40, k, 37, /*reordered=*/false, /*short_scales=*/true);
-    ExpectSameProducts(*Pack({&blocks.view(), 1}), *PackRounded(blocks.values(), k), {1, 9, 65});
+    const Blocks blocks(type, 40, InputsFor(type), 37, /*reordered=*/false, /*short_scales=*/true);
+    ExpectSameProducts({&blocks});
   }
 }
 
@@ -235,56 +250,33 @@ TEST_F(BlockProductsTest, FewRowsNeedNoPanel) {
     const int64_t k = InputsFor(type);
     // More strips than blocks at work, the last one narrow.
     const Blocks blocks(type, 296, k, 31);
-    ExpectSameProducts(*Pack({&blocks.view(), 1}), *PackRounded(blocks.values(), k),
-                       {1, 8, 9, 16, 17, 32});
-    const Blocks gate(type, 52, k, 32);
-    const Blocks up(type, 52, k, 33);
-    const TensorView parts[] = {gate.view(), up.view()};
-    std::vector<float> values = gate.values();
-    values.insert(values.end(), up.values().begin(), up.values().end());
-    ExpectSameGated(*Pack(parts, MatrixUse::kGated), *PackRounded(values, k, MatrixUse::kGated),
-                    {1, 11, 32});
+    ExpectSameProducts({&blocks}, {1, 8, 9, 16, 17, 32});
+    ExpectSameGated(Blocks(type, 52, k, 32), Blocks(type, 52, k, 33), {1, 11, 32});
   }
   // A row of one span, and stacks of several types.
   const Blocks narrow(DType::kQ4_0, 48, 64, 34);
-  ExpectSameProducts(*Pack({&narrow.view(), 1}), *PackRounded(narrow.values(), 64), {1, 32});
-  const Blocks q(DType::kQ4K, 48, 512, 35);
-  const Blocks v(DType::kQ6K, 24, 512, 36);
-  const TensorView parts[] = {q.view(), v.view()};
-  std::vector<float> values = q.values();
-  values.insert(values.end(), v.values().begin(), v.values().end());
-  ExpectSameProducts(*Pack(parts), *PackRounded(values, 512), {1, 20});
+  ExpectSameProducts({&narrow}, {1, 32});
+  const Blocks q(DType::kQ4K, 48, 512, 35), v(DType::kQ6K, 24, 512, 36);
+  ExpectSameProducts({&q, &v}, {1, 20});
 }
 
 TEST_F(BlockProductsTest, GatedMatricesInterleaveTheirHalves) {
   for (const DType type : {DType::kQ4_0, DType::kQ6K, DType::kI8G32}) {
     for (const int64_t half : {64, 36}) {
       SCOPED_TRACE(testing::Message() << DTypeName(type) << " half " << half);
-      const Blocks gate(type, half, InputsFor(type), 3);
-      const Blocks up(type, half, InputsFor(type), 4);
-      const TensorView parts[] = {gate.view(), up.view()};
-      ASSERT_TRUE(ops_->TakesBlocks(parts, MatrixUse::kGated));
-      std::vector<float> values = gate.values();
-      values.insert(values.end(), up.values().begin(), up.values().end());
-      ExpectSameGated(*Pack(parts, MatrixUse::kGated),
-                      *PackRounded(values, InputsFor(type), MatrixUse::kGated));
+      ExpectSameGated(Blocks(type, half, InputsFor(type), 3),
+                      Blocks(type, half, InputsFor(type), 4));
     }
   }
 }
 
 TEST_F(BlockProductsTest, StacksMayHaveSeveralTypesAndOrders) {
   // Rows of the second and third begin within a strip.
-  const Blocks q(DType::kQ4K, 40, 512, 5);
-  const Blocks k(DType::kQ6K, 24, 512, 6);
+  const Blocks q(DType::kQ4K, 40, 512, 5), k(DType::kQ6K, 24, 512, 6);
   const Blocks v(DType::kI4G64, 24, 512, 7, /*reordered=*/true);
-  const TensorView parts[] = {q.view(), k.view(), v.view()};
-  ASSERT_TRUE(ops_->TakesBlocks(parts, MatrixUse::kPlain));
-  std::vector<float> values = q.values();
-  values.insert(values.end(), k.values().begin(), k.values().end());
-  values.insert(values.end(), v.values().begin(), v.values().end());
-  const auto packed = Pack(parts);
-  EXPECT_EQ(packed->BytesByType().size(), 3u);
-  ExpectSameProducts(*packed, *PackRounded(values, 512));
+  const Packed packed = PackBoth({&q, &k, &v});
+  EXPECT_EQ(packed.blocks->BytesByType().size(), 3u);
+  ExpectSameProducts(*packed.blocks, *packed.rounded);
 }
 
 TEST_F(BlockProductsTest, InputsMayHaveAnOrder) {
@@ -304,14 +296,9 @@ TEST_F(BlockProductsTest, MatricesMayTakeSeveralPanels) {
   for (const int64_t n : {416, 296, 293}) {
     SCOPED_TRACE(testing::Message() << "n " << n);
     const Blocks blocks(DType::kQ8_0, n, 288, 9);
-    ExpectSameProducts(*Pack({&blocks.view(), 1}), *PackRounded(blocks.values(), 288));
+    ExpectSameProducts({&blocks});
   }
-  const Blocks gate(DType::kQ4_1, 148, 288, 10);
-  const Blocks up(DType::kQ4_1, 148, 288, 11);
-  const TensorView parts[] = {gate.view(), up.view()};
-  std::vector<float> values = gate.values();
-  values.insert(values.end(), up.values().begin(), up.values().end());
-  ExpectSameGated(*Pack(parts, MatrixUse::kGated), *PackRounded(values, 288, MatrixUse::kGated));
+  ExpectSameGated(Blocks(DType::kQ4_1, 148, 288, 10), Blocks(DType::kQ4_1, 148, 288, 11));
 }
 
 TEST_F(BlockProductsTest, FloatsAreQuantisedAsOnTheHost) {
@@ -332,11 +319,9 @@ TEST_F(BlockProductsTest, FloatsAreQuantisedAsOnTheHost) {
       for (int64_t first = 0; first < c.k; first += elements) {
         const int64_t count = std::min(elements, c.k - first);
         BlockValues block;
-        ASSERT_TRUE(QuantiseBlock(c.type, &w.values[static_cast<size_t>(row * c.k + first)], count,
-                                  nullptr, &block));
+        ASSERT_TRUE(QuantiseBlock(c.type, &w.values[row * c.k + first], count, nullptr, &block));
         for (int64_t i = 0; i < count; ++i) {
-          values.push_back(static_cast<float>(block.q[static_cast<size_t>(i)] - block.zero) *
-                           block.scale);
+          values.push_back(static_cast<float>(block.q[i] - block.zero) * block.scale);
         }
       }
     }
@@ -403,24 +388,22 @@ TEST_F(BlockProductsTest, ScalesThatOverflowAreRefused) {
   const float scale = 1e37f;
   std::memcpy(bytes.data() + 5 * BlockOf(DType::kI8G32).bytes, &scale, sizeof(scale));
   const TensorView view{DType::kI8G32, Shape{32, 256}, bytes.data()};
-  EXPECT_THAT(ops_->PackMatrix({&view, 1}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("not finite")));
+  EXPECT_THAT(ops_->PackMatrix({&view, 1}), IsInvalidArgument("not finite"));
   std::vector<float> values(32 * 256, 1.0f);
   values[300] = std::numeric_limits<float>::infinity();
   const TensorView floats{DType::kF32, Shape{32, 256}, values.data()};
   EXPECT_THAT(ops_->PackMatrix({&floats, 1}, MatrixOrder::kOutputsFirst, MatrixUse::kPlain,
                                WeightFormat::kInt8),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("element 300"), HasSubstr("inf"))));
+              IsInvalidArgument("element 300", "inf"));
 }
 
 TEST_F(BlockProductsTest, RowsTooLongToBeStagedAreRefused) {
   const int64_t k = int64_t{1} << 18;
-  const std::vector<float> values(static_cast<size_t>(k));
+  const std::vector<float> values(k);
   const TensorView view{DType::kF32, Shape{1, k}, values.data()};
   EXPECT_THAT(ops_->PackMatrix({&view, 1}, MatrixOrder::kOutputsFirst, MatrixUse::kPlain,
                                WeightFormat::kInt8),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("the limit is")));
+              IsInvalidArgument("the limit is"));
 }
 
 TEST_F(BlockProductsTest, EmbeddingsOfEveryTypeAreRoundedValues) {

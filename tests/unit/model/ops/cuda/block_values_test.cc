@@ -24,7 +24,7 @@ Elements Convert(const StripFormat& format, Conversion conversion, int unit,
   UnitBits bits{};
   for (int step = 0; step < 2; ++step) {
     for (int i = 0; i < 4; ++i) {
-      const uint32_t value = q[static_cast<size_t>(4 * step + i)];
+      const uint32_t value = q[4 * step + i];
       if (format.low_bits == 8) {
         bits.low[step] |= value << (8 * i);
         continue;
@@ -53,7 +53,7 @@ void ExpectSpecified(const StripFormat& format, Conversion conversion,
   for (int first = 0; first < 1 << bits; first += 8) {
     std::array<uint8_t, 8> q;
     // In any order: neighbours in a word differ.
-    for (int i = 0; i < 8; ++i) q[static_cast<size_t>(i)] = static_cast<uint8_t>(first + (i ^ 5));
+    for (int i = 0; i < 8; ++i) q[i] = static_cast<uint8_t>(first + (i ^ 5));
     const int unit = first / 8 % kSpanUnits;
     const Elements actual = Convert(format, conversion, unit, q, scales);
     for (size_t i = 0; i < 8; ++i) {

@@ -164,7 +164,7 @@ TEST_F(CublasLtLibraryTest, ProductsHaveTheBitsOfOwnKernels) {
   const CudaMatrix w(layout, filled(kOutputs));
   const Buffer x = filled(kRows);
   const auto product = [&](Gemm& by, int64_t m) {
-    std::vector<uint16_t> values(static_cast<size_t>(m * kOutputs));
+    std::vector<uint16_t> values(m * kOutputs);
     const Buffer out = device_->Allocate(2 * values.size(), MemoryPurpose::kRuntime).value();
     EXPECT_THAT(by.Run({x.data(), m, kInputs, kInputs, DType::kBF16}, w, {},
                        {out.data(), m, kOutputs, kOutputs, DType::kBF16}),
@@ -328,7 +328,7 @@ TEST_F(CublasLtChoiceTest, WhatItRefusesLaterIsLeftToOthers) {
   const int plan = library_->Prepare(kGemm, Probe()).value();
   statuses_[0] = kNotSupported;
   EXPECT_THAT(library_->Run(plan, x_, 64, 100, w_, out_, 40, stream_),
-              StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("refuses 100 rows")));
+              IsUnimplemented("refuses 100 rows"));
 }
 
 TEST_F(CublasLtChoiceTest, WhatFailsLaterIsTheOwnKernelsFromThenOn) {
@@ -338,8 +338,7 @@ TEST_F(CublasLtChoiceTest, WhatFailsLaterIsTheOwnKernelsFromThenOn) {
     const int64_t m = status == cublaslt::kExecutionFailed ? 100 : 20;
     statuses_[0] = status;
     EXPECT_THAT(library_->Run(plan, x_, 64, m, w_, out_, 40, stream_),
-                StatusIs(absl::StatusCode::kUnimplemented,
-                         HasSubstr(std::to_string(m) + " rows of a product [40, 64]")));
+                IsUnimplemented(std::to_string(m) + " rows of a product [40, 64]"));
     statuses_[0] = cublaslt::kSuccess;
     EXPECT_EQ(ComputedBy(plan, m), -1);
     EXPECT_TRUE(calls_.empty());

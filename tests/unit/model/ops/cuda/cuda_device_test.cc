@@ -17,7 +17,6 @@
 namespace tlm {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr size_t kRuntime = static_cast<size_t>(MemoryPurpose::kRuntime);
@@ -81,8 +80,7 @@ TEST_F(CudaDeviceTest, RefusesDevicesThatAreNotThere) {
   constexpr char kVisible[] = "visible are 0: GPU-00010203-0405-0607-0809-0a0b0c0d0e0f (emulated";
   for (const std::string device : {"1", "-1", "GPU-01", "GPU-", "GPU-g", "0x0", "", "00010203"}) {
     EXPECT_THAT(CudaDevice::Create({.device = device}),
-                StatusIs(absl::StatusCode::kNotFound,
-                         AllOf(HasSubstr("device " + device + " asked for"), HasSubstr(kVisible))));
+                IsNotFound("device " + device + " asked for", kVisible));
   }
 }
 
@@ -98,16 +96,14 @@ TEST_F(CudaDeviceTest, FindsDevicesByTheBeginningOfTheirUuid) {
   EXPECT_EQ(instance->properties().ordinal, 11);
   EXPECT_EQ(instance->info().uuid, "MIG-0b010203-0405-0607-0809-0a0b0c0d0e0f");
   EXPECT_THAT(CudaDevice::Create({.device = "GPU-1"}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("device GPU-1 asked for, 2 begin so"),
-                             HasSubstr("16: GPU-10010203"), HasSubstr("17: GPU-11010203"))));
+              IsInvalidArgument("device GPU-1 asked for, 2 begin so", "16: GPU-10010203",
+                                "17: GPU-11010203"));
 }
 
 TEST_F(CudaDeviceTest, RefusesDevicesThatAreTooOld) {
   if (RunsOnGpu()) GTEST_SKIP() << "the GPU is new enough";
   ConfigureDevice({.compute_capability = 75});
-  EXPECT_THAT(CudaDevice::Create({}), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                               HasSubstr("compute capability 7.5, 8.0")));
+  EXPECT_THAT(CudaDevice::Create({}), IsFailedPrecondition("compute capability 7.5, 8.0"));
 }
 
 TEST_F(CudaDeviceTest, LetsKernelsOverlapOnlyWhereTheyCan) {
@@ -164,11 +160,9 @@ TEST_F(CudaDeviceTest, KeepsPageLockedMemoryApart) {
 TEST_F(CudaDeviceTest, NamesBytesWhenMemoryIsShort) {
   const auto device = Open();
   EXPECT_THAT(device->Allocate(size_t{1} << 40, MemoryPurpose::kKvCache),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       AllOf(HasSubstr("1099511627776 bytes"), HasSubstr("are free"))));
+              IsResourceExhausted("1099511627776 bytes", "are free"));
   if (FailDeviceAllocationAfter(0)) {
-    EXPECT_THAT(device->AllocatePinned(64),
-                StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("64 bytes of pinned")));
+    EXPECT_THAT(device->AllocatePinned(64), IsResourceExhausted("64 bytes of pinned"));
   }
   // No fault of the device: it goes on.
   EXPECT_THAT(device->Allocate(64, MemoryPurpose::kKvCache), IsOk());
@@ -176,8 +170,7 @@ TEST_F(CudaDeviceTest, NamesBytesWhenMemoryIsShort) {
 
 TEST_F(CudaDeviceTest, CannotBeOpenedWithoutStagingMemory) {
   if (!FailDeviceAllocationAfter(0)) GTEST_SKIP() << "a GPU's allocations succeed";
-  EXPECT_THAT(CudaDevice::Create({}),
-              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("pinned")));
+  EXPECT_THAT(CudaDevice::Create({}), IsResourceExhausted("pinned"));
 }
 
 TEST_F(CudaDeviceTest, TakesTheSourceOfACopyBeforeItReturns) {
@@ -383,8 +376,7 @@ TEST_F(CudaDeviceTest, RunsDirectlyWhatCannotBeRecorded) {
 TEST_F(CudaDeviceTest, ReturnsTheErrorOfWhatItRuns) {
   const auto device = Open();
   const auto step = [] { return InvalidArgument("not this"); };
-  EXPECT_THAT(device->RunCaptured(3, step),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("not this")));
+  EXPECT_THAT(device->RunCaptured(3, step), IsInvalidArgument("not this"));
   EXPECT_THAT(device->Synchronize(), IsOk());
 }
 
@@ -397,8 +389,7 @@ TEST_F(CudaDeviceTest, StaysFaultyAfterAFault) {
   EXPECT_EQ(LaunchMisaligned({.in = in.as<int32_t>(), .out = out.as<int32_t>()},
                              device->compute_stream()),
             cudaSuccess);
-  EXPECT_THAT(device->Synchronize(),
-              StatusIs(absl::StatusCode::kInternal, HasSubstr("cudaErrorLaunchFailure")));
+  EXPECT_THAT(device->Synchronize(), IsInternal("cudaErrorLaunchFailure"));
   const absl::Status fault = device->fault();
   EXPECT_THAT(std::string(fault.message()), HasSubstr("CUDA: cudaStreamSynchronize: "));
   EXPECT_EQ(ReasonOf(fault), kDeviceLost);

@@ -12,17 +12,17 @@ namespace {
 
 TEST(Fp8RowsTest, EveryElementHasItsPlace) {
   for (const int head_dim : {1, 7, 8, 16, 20, 64, 80, 96, 112, 128, 256, 300}) {
-    std::vector<int> element_at(static_cast<size_t>(head_dim), -1);
+    std::vector<int> element_at(head_dim, -1);
     for (int d = 0; d < head_dim; ++d) {
       const int place = Fp8Place(head_dim, d);
       ASSERT_GE(place, 0);
       ASSERT_LT(place, head_dim);
-      ASSERT_EQ(element_at[static_cast<size_t>(place)], -1) << head_dim << ", element " << d;
-      element_at[static_cast<size_t>(place)] = d;
+      ASSERT_EQ(element_at[place], -1) << head_dim << ", element " << d;
+      element_at[place] = d;
     }
     // A word of a whole 16 has what a lane holds of a step: two neighbours, and those 8 on.
     for (int place = 0; place + 16 <= head_dim / 16 * 16; place += 4) {
-      const int* const word = &element_at[static_cast<size_t>(place)];
+      const int* const word = &element_at[place];
       ASSERT_EQ(word[0] / 16, place / 16);
       ASSERT_EQ(word[0] % 16, place % 16 / 2);
       ASSERT_EQ(word[1], word[0] + 8);

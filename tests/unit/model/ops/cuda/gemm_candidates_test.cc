@@ -14,7 +14,6 @@ namespace tlm {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 TEST(GemmCandidatesTest, LeavesOutWhatTellsOfPartialSums) {
@@ -118,12 +117,10 @@ TEST(GemmCandidatesTest, StopsAtAFault) {
   };
   const auto own = [](int64_t) -> absl::StatusOr<float> { return 1.0f; };
   const auto time = [](size_t, int64_t) -> absl::StatusOr<float> { return 1.0f; };
-  EXPECT_THAT(ChooseFastest(3, 4, agrees, kEnds, own, time),
-              StatusIs(absl::StatusCode::kInternal, HasSubstr("fault")));
+  EXPECT_THAT(ChooseFastest(3, 4, agrees, kEnds, own, time), IsInternal("fault"));
   const auto all = [](size_t) -> absl::StatusOr<bool> { return true; };
   const auto fails = [](size_t, int64_t) -> absl::StatusOr<float> { return Internal("clock"); };
-  EXPECT_THAT(ChooseFastest(3, 4, all, kEnds, own, fails),
-              StatusIs(absl::StatusCode::kInternal, HasSubstr("clock")));
+  EXPECT_THAT(ChooseFastest(3, 4, all, kEnds, own, fails), IsInternal("clock"));
 }
 
 // A clock that says these times, one after the other, and how often it was asked.
@@ -149,7 +146,7 @@ TEST(GemmCandidatesTest, TimingEndsAfterSomeMilliseconds) {
   EXPECT_EQ(MedianTime(middling).value(), 1.0f);
   EXPECT_EQ(middling.asked, 4u);
   const auto fails = []() -> absl::StatusOr<float> { return Internal("fault"); };
-  EXPECT_THAT(MedianTime(fails), StatusIs(absl::StatusCode::kInternal, HasSubstr("fault")));
+  EXPECT_THAT(MedianTime(fails), IsInternal("fault"));
 }
 
 TEST(GemmCandidatesTest, TimesBothEndsOfABucket) {

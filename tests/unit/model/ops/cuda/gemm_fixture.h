@@ -43,15 +43,15 @@ struct Numbers {
   DType dtype = DType::kF32;
   std::vector<float> values;
 
-  float at(int64_t row, int64_t col) const { return values[static_cast<size_t>(row * cols + col)]; }
-  float& at(int64_t row, int64_t col) { return values[static_cast<size_t>(row * cols + col)]; }
+  float at(int64_t row, int64_t col) const { return values[row * cols + col]; }
+  float& at(int64_t row, int64_t col) { return values[row * cols + col]; }
 };
 
 // Normally distributed, so that sums cancel and their order shows.
 inline Numbers RandomNumbers(int64_t rows, int64_t cols, DType dtype, uint32_t seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
-  Numbers numbers{rows, cols, dtype, std::vector<float>(static_cast<size_t>(rows * cols))};
+  Numbers numbers{rows, cols, dtype, std::vector<float>(rows * cols)};
   for (float& value : numbers.values) value = RoundTo(dtype, normal(random));
   return numbers;
 }
@@ -64,11 +64,11 @@ inline float ChainOf(const Numbers& x, int64_t row, const Numbers& w, int64_t ou
     return sum;
   }
   const int64_t padded = (w.cols + 15) / 16 * 16;
-  std::vector<uint16_t> a(static_cast<size_t>(padded));
-  std::vector<uint16_t> b(static_cast<size_t>(padded));
+  std::vector<uint16_t> a(padded);
+  std::vector<uint16_t> b(padded);
   for (int64_t i = 0; i < w.cols; ++i) {
-    a[static_cast<size_t>(i)] = Encode16(w.dtype, w.at(output, i));
-    b[static_cast<size_t>(i)] = Encode16(x.dtype, x.at(row, i));
+    a[i] = Encode16(w.dtype, w.at(output, i));
+    b[i] = Encode16(x.dtype, x.at(row, i));
   }
   const auto input = w.dtype == DType::kBF16 ? simt::MmaInput::kBf16 : simt::MmaInput::kF16;
   static const simt::MmaUnit unit = MatrixUnitUnderTest();
@@ -97,7 +97,7 @@ inline Numbers ExpectedProduct(const Numbers& x, const Numbers& w, const std::ve
   for (int64_t row = 0; row < x.rows; ++row) {
     for (int64_t j = 0; j < w.rows; ++j) {
       float v = RoundTo(out, ChainOf(x, row, w, j));
-      if (!bias.empty()) v = RoundTo(out, v + bias[static_cast<size_t>(j)]);
+      if (!bias.empty()) v = RoundTo(out, v + bias[j]);
       if (activation.has_value()) v = RoundTo(out, ActivatedBy(activation, v));
       expected.values.push_back(v);
     }
@@ -229,8 +229,7 @@ class GemmFixture : public ::testing::Test {
   }
   static Numbers Unwritten(int64_t rows, int64_t cols, DType dtype) {
     return {rows, cols, dtype,
-            std::vector<float>(static_cast<size_t>(rows * cols),
-                               std::numeric_limits<float>::quiet_NaN())};
+            std::vector<float>(rows * cols, std::numeric_limits<float>::quiet_NaN())};
   }
 
   Numbers Multiply(const Numbers& x, const Numbers& w, const std::vector<float>& bias = {},

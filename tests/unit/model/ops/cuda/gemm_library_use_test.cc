@@ -42,7 +42,7 @@ class TestLibrary : public GemmLibrary {
 
   absl::Status Run(int plan, const void* x, int64_t x_stride, int64_t m, const void* w, void* out,
                    int64_t out_stride, cudaStream_t stream) override {
-    const LibraryGemm& gemm = gemms[static_cast<size_t>(plan)];
+    const LibraryGemm& gemm = gemms[plan];
     EXPECT_GT(m, gemm.min_rows);
     EXPECT_LE(m, gemm.max_rows);
     if (refuses) return absl::UnimplementedError("refused");
@@ -94,9 +94,9 @@ class TestLibrary : public GemmLibrary {
   static absl::Status MultiplyHalves(const LibraryGemm& gemm, const void* x, int64_t x_stride,
                                      int64_t m, const void* w, void* out, int64_t out_stride,
                                      cudaStream_t stream) {
-    std::vector<uint16_t> host_x(static_cast<size_t>((m - 1) * x_stride + gemm.k));
-    std::vector<uint16_t> host_w(static_cast<size_t>((gemm.n - 1) * gemm.w_stride + gemm.k));
-    std::vector<uint16_t> host_out(static_cast<size_t>((m - 1) * out_stride + gemm.n));
+    std::vector<uint16_t> host_x((m - 1) * x_stride + gemm.k);
+    std::vector<uint16_t> host_w((gemm.n - 1) * gemm.w_stride + gemm.k);
+    std::vector<uint16_t> host_out((m - 1) * out_stride + gemm.n);
     TLM_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream));
     TLM_CUDA_RETURN_IF_ERROR(
         cudaMemcpy(host_x.data(), x, host_x.size() * 2, cudaMemcpyDeviceToHost));
@@ -111,7 +111,7 @@ class TestLibrary : public GemmLibrary {
           return simt::MmaDot(MatrixUnitUnderTest(), simt::MmaInput::kBf16, a + begin, b + begin,
                               half, 0.0f);
         };
-        host_out[static_cast<size_t>(row * out_stride + j)] = FloatToBf16(sum(0) + sum(half));
+        host_out[row * out_stride + j] = FloatToBf16(sum(0) + sum(half));
       }
     }
     TLM_CUDA_RETURN_IF_ERROR(
@@ -124,7 +124,7 @@ class TestLibrary : public GemmLibrary {
 
 class GemmLibraryUseTest : public GemmFixture {
  protected:
-  void SetUp() override {}
+  void SetUp() override { OpenWith(&library_); }
   void OpenWith(TestLibrary* library) {
     Open(4, library);
     library->probe_stream = device_->compute_stream();
@@ -133,14 +133,14 @@ class GemmLibraryUseTest : public GemmFixture {
       .max_tokens = 200, .max_sequences = 4, .max_logits_rows = 96, .max_context = 64};
   static constexpr int64_t kVocabulary = 56;
 
+  TestLibrary library_{Order::kOneChain};
+
   void Note(int64_t n, int64_t k, DType dtype, MatrixUse use = MatrixUse::kPlain) {
     ASSERT_THAT(gemm_->Prepare(MatrixLayout(n, k, dtype, use)), IsOk());
   }
 };
 
 TEST_F(GemmLibraryUseTest, EveryKindOfProductIsProbedOnce) {
-  TestLibrary library(Order::kOneChain);
-  OpenWith(&library);
   for (int layer = 0; layer < 3; ++layer) {
     Note(40, 64, DType::kBF16);
     Note(80, 64, DType::kBF16, MatrixUse::kGated);
@@ -151,11 +151,11 @@ TEST_F(GemmLibraryUseTest, EveryKindOfProductIsProbedOnce) {
   ASSERT_THAT(gemm_->Reserve(kLimits, kVocabulary), IsOk());
   EXPECT_EQ(gemm_->library_candidates(), 3);
   EXPECT_EQ(gemm_->library_products(), 3);
-  ASSERT_EQ(library.gemms.size(), 3u);
-  EXPECT_EQ(library.gemms[0].max_rows, 256);
-  EXPECT_EQ(library.gemms[0].out_dtype, DType::kBF16);
-  EXPECT_EQ(library.gemms[2].out_dtype, DType::kF32);
-  EXPECT_EQ(library.gemms[2].max_rows, 128);
+  ASSERT_EQ(library_.gemms.size(), 3u);
+  EXPECT_EQ(library_.gemms[0].max_rows, 256);
+  EXPECT_EQ(library_.gemms[0].out_dtype, DType::kBF16);
+  EXPECT_EQ(library_.gemms[2].out_dtype, DType::kF32);
+  EXPECT_EQ(library_.gemms[2].max_rows, 128);
 }
 
 TEST_F(GemmLibraryUseTest, ADifferentOrderOfSummationIsFoundOut) {
@@ -172,9 +172,7 @@ TEST_F(GemmLibraryUseTest, ADifferentOrderOfSummationIsFoundOut) {
 }
 
 TEST_F(GemmLibraryUseTest, OneWrongBitIsFoundOut) {
-  TestLibrary library(Order::kOneChain);
-  library.spoils = true;
-  OpenWith(&library);
+  library_.spoils = true;
   Note(40, 64, DType::kBF16);
   Note(kVocabulary, 64, DType::kBF16);  // in float32
   ASSERT_THAT(gemm_->Reserve(kLimits, kVocabulary), IsOk());
@@ -183,8 +181,6 @@ TEST_F(GemmLibraryUseTest, OneWrongBitIsFoundOut) {
 }
 
 TEST_F(GemmLibraryUseTest, ItsProductsAreFinishedAsOwnOnes) {
-  TestLibrary library(Order::kOneChain);
-  OpenWith(&library);
   const std::vector<float> bias = RandomNumbers(1, 72, DType::kF32, 3).values;
   for (const DType dtype : {DType::kBF16, DType::kF16}) {
     Note(72, 64, dtype);
@@ -204,27 +200,23 @@ TEST_F(GemmLibraryUseTest, ItsProductsAreFinishedAsOwnOnes) {
     ExpectSameBits(Multiply(x, head, {}, std::nullopt, DType::kF32),
                    ExpectedProduct(x, head, {}, std::nullopt, DType::kF32));
   }
-  EXPECT_EQ(library.runs, 12);  // rows of logits are more than were asked for: two chunks
+  EXPECT_EQ(library_.runs, 12);  // rows of logits are more than were asked for: two chunks
 }
 
 TEST_F(GemmLibraryUseTest, FewRowsAreNeverItsOwn) {
-  TestLibrary library(Order::kOneChain);
-  OpenWith(&library);
   Note(40, 64, DType::kBF16);
   ASSERT_THAT(gemm_->Reserve(kLimits, kVocabulary), IsOk());
   const Numbers w = RandomNumbers(40, 64, DType::kBF16, 7);
   Multiply(RandomNumbers(16, 64, DType::kBF16, 8), w);
-  EXPECT_EQ(library.runs, 0);
+  EXPECT_EQ(library_.runs, 0);
   Multiply(RandomNumbers(17, 64, DType::kBF16, 8), w);
-  EXPECT_EQ(library.runs, 1);
+  EXPECT_EQ(library_.runs, 1);
 }
 
 TEST_F(GemmLibraryUseTest, ARightAnswerThatWasThereBeforeIsNotTaken) {
-  TestLibrary library(Order::kOneChain);
-  OpenWith(&library);
   Note(40, 64, DType::kBF16);
   int asked = 0;
-  library.use_probe = [&](const GemmProbe& probe, int64_t m, const GemmProbe::Product& product) {
+  library_.use_probe = [&](const GemmProbe& probe, int64_t m, const GemmProbe::Product& product) {
     ++asked;
     const auto nothing = [] { return absl::OkStatus(); };
     EXPECT_EQ(probe.agrees(m, nothing).value(), false) << m;
@@ -239,10 +231,8 @@ TEST_F(GemmLibraryUseTest, ARightAnswerThatWasThereBeforeIsNotTaken) {
 }
 
 TEST_F(GemmLibraryUseTest, WhatCannotBeRunDoesNotAgree) {
-  TestLibrary library(Order::kOneChain);
-  OpenWith(&library);
   Note(40, 64, DType::kBF16);
-  library.use_probe = [](const GemmProbe& probe, int64_t m, const GemmProbe::Product&) {
+  library_.use_probe = [](const GemmProbe& probe, int64_t m, const GemmProbe::Product&) {
     EXPECT_FALSE(probe.agrees(m, [] { return absl::UnimplementedError("refused"); }).value());
     EXPECT_THAT(probe.agrees(m, [] { return absl::InternalError("fault"); }),
                 StatusIs(absl::StatusCode::kInternal, "fault"));
@@ -252,12 +242,10 @@ TEST_F(GemmLibraryUseTest, WhatCannotBeRunDoesNotAgree) {
 
 // The probe's clock counts what a step would wait for.
 TEST_F(GemmLibraryUseTest, AGatedProductIsTimedToItsEnd) {
-  TestLibrary library(Order::kOneChain);
-  OpenWith(&library);
   Note(80, 64, DType::kBF16, MatrixUse::kGated);
   Note(80, 64, DType::kBF16);
   std::vector<uint64_t> kernels;  // of one timed run beside the product itself
-  library.use_probe = [&](const GemmProbe& probe, int64_t m, const GemmProbe::Product&) {
+  library_.use_probe = [&](const GemmProbe& probe, int64_t m, const GemmProbe::Product&) {
     uint64_t runs = 0;
     const auto nothing = [&runs] {
       ++runs;
@@ -275,8 +263,6 @@ TEST_F(GemmLibraryUseTest, AGatedProductIsTimedToItsEnd) {
 }
 
 TEST_F(GemmLibraryUseTest, TheWaysThatProductsWentAreNamedOnce) {
-  TestLibrary library(Order::kOneChain);
-  OpenWith(&library);
   Note(40, 64, DType::kBF16);
   ASSERT_THAT(gemm_->Reserve(kLimits, kVocabulary), IsOk());
   gemm_->TakeMethods();  // those of probing
@@ -289,28 +275,24 @@ TEST_F(GemmLibraryUseTest, TheWaysThatProductsWentAreNamedOnce) {
   Multiply(RandomNumbers(1, 64, DType::kBF16, 8), w);
   Multiply(RandomNumbers(200, 64, DType::kBF16, 8), w);
   EXPECT_EQ(gemm_->TakeMethods(), "own skinny + library");
-  library.refuses = true;
+  library_.refuses = true;
   Multiply(RandomNumbers(200, 64, DType::kBF16, 8), w);
   EXPECT_EQ(gemm_->TakeMethods(), "own skinny");
 }
 
 TEST_F(GemmLibraryUseTest, WhatItRefusesIsComputedAllTheSame) {
-  TestLibrary library(Order::kOneChain);
-  OpenWith(&library);
   Note(40, 64, DType::kBF16);
   Note(40, 64, DType::kBF16, MatrixUse::kGated);
   ASSERT_THAT(gemm_->Reserve(kLimits, kVocabulary), IsOk());
-  library.refuses = true;
+  library_.refuses = true;
   const Numbers w = RandomNumbers(40, 64, DType::kBF16, 9);
   const Numbers x = RandomNumbers(300, 64, DType::kBF16, 10);
   ExpectSameBits(Multiply(x, w), ExpectedProduct(x, w, {}, std::nullopt, DType::kBF16));
   ExpectSameBits(MultiplyGated(x, w), ExpectedGated(x, w, {}));
-  EXPECT_EQ(library.runs, 0);
+  EXPECT_EQ(library_.runs, 0);
 }
 
 TEST_F(GemmLibraryUseTest, ReserveKeepsWhatItSaid) {
-  TestLibrary library(Order::kOneChain);
-  OpenWith(&library);
   Note(40, 64, DType::kBF16);
   EXPECT_EQ(gemm_->ReserveBytes(kLimits), 0u);
   Note(80, 64, DType::kBF16, MatrixUse::kGated);
@@ -332,8 +314,6 @@ TEST_F(GemmLibraryUseTest, ReserveKeepsWhatItSaid) {
 }
 
 TEST_F(GemmLibraryUseTest, PanelsOfMatricesInBlocksAreProbed) {
-  TestLibrary library(Order::kOneChain);
-  OpenWith(&library);
   const int64_t k = 64;
   // Of 328 outputs panels of 256 and 72, of the head's and the gated one's two and one.
   const auto note = [&](int64_t n, MatrixUse use) {
@@ -346,7 +326,7 @@ TEST_F(GemmLibraryUseTest, PanelsOfMatricesInBlocksAreProbed) {
   const size_t panel = 256 * k * 2;
   ASSERT_THAT(gemm_->Reserve(kLimits, /*vocab_size=*/512, panel), IsOk());
   std::vector<std::pair<int64_t, DType>> kinds;
-  for (const LibraryGemm& gemm : library.gemms) kinds.push_back({gemm.n, gemm.out_dtype});
+  for (const LibraryGemm& gemm : library_.gemms) kinds.push_back({gemm.n, gemm.out_dtype});
   EXPECT_THAT(kinds, ::testing::UnorderedElementsAre(std::pair(int64_t{256}, DType::kBF16),
                                                      std::pair(int64_t{72}, DType::kBF16),
                                                      std::pair(int64_t{256}, DType::kF32),
@@ -375,19 +355,19 @@ TEST_F(GemmLibraryUseTest, PanelsOfMatricesInBlocksAreProbed) {
     EXPECT_THAT(gemm_->Run(in.rows().First(m), matrix, {}, out.rows()), IsOk());
     return out.Read();
   };
-  library.refuses = true;
+  library_.refuses = true;
   const Numbers few = multiply(64);
-  library.refuses = false;
-  library.runs = 0;
+  library_.refuses = false;
+  library_.runs = 0;
   Numbers many = multiply(100);
-  EXPECT_EQ(library.runs, 2);
+  EXPECT_EQ(library_.runs, 2);
   many.rows = 64;
   many.values.resize(few.values.size());
   ExpectSameBits(many, few);
   // Rows that the blocks' own kernel takes, and where a block has too little memory for that.
   const auto first = [&few](int64_t rows) {
     Numbers numbers{rows, few.cols, few.dtype, few.values};
-    numbers.values.resize(static_cast<size_t>(rows * few.cols));
+    numbers.values.resize(rows * few.cols);
     return numbers;
   };
   CudaProperties small = device_->properties();
@@ -400,8 +380,6 @@ TEST_F(GemmLibraryUseTest, PanelsOfMatricesInBlocksAreProbed) {
 }
 
 TEST_F(GemmLibraryUseTest, WithoutMemoryToProbeItGoesWithout) {
-  TestLibrary library(Order::kOneChain);
-  OpenWith(&library);
   Note(40, 64, DType::kBF16);
   if (!FailDeviceAllocationAfter(2)) GTEST_SKIP() << "a GPU's allocations succeed";
   ASSERT_THAT(gemm_->Reserve(kLimits, kVocabulary), IsOk());

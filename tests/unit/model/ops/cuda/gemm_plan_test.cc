@@ -82,10 +82,9 @@ TEST(GemmPlanTest, BlocksShareTheTilesEvenly) {
     const int64_t most = fitting * device.multiprocessors;
     EXPECT_EQ(rounds, (tiles + most - 1) / most);
     // Blocks go to the multiprocessors one by one, and once more.
-    std::vector<int64_t> loads(static_cast<size_t>(device.multiprocessors));
+    std::vector<int64_t> loads(device.multiprocessors);
     for (int64_t block = 0; block < plan.grid; ++block) {
-      loads[static_cast<size_t>(block % device.multiprocessors)] +=
-          CeilDiv(tiles - block, plan.grid);
+      loads[block % device.multiprocessors] += CeilDiv(tiles - block, plan.grid);
     }
     EXPECT_EQ(*std::max_element(loads.begin(), loads.end()),
               CeilDiv(tiles, device.multiprocessors));
@@ -199,31 +198,28 @@ TEST(GemmPlanTest, NoMultiprocessorReadsMoreThanWithAnotherTile) {
   EXPECT_EQ(PlanGemm({.m = 2048, .n = 4096, .k = 4096}, kH200).method, GemmMethod::kTiled);
 }
 
-// 33 to 64 rows: between HBM's bound and the largest tile's, bytes through L2 decide. l2_mb: of
-// weights and 64 rows of x, in all; before_mb: with the narrowest tile that gives nine in ten
-// multiprocessors work.
+// 33 to 64 rows: between HBM's bound and the largest tile's, bytes through L2 decide.
 TEST(GemmPlanTest, TilesOf33To64RowsReadLeastThroughL2) {
   struct Product {
     const char* name;
     int64_t n, k;
     int rows, tokens, grid;
-    int l2_mb, before_mb;
   };
   for (const Product& product : {
-           Product{"8B qkv", 6144, 4096, 64, 64, 96, 101, 151},
-           Product{"8B o", 4096, 4096, 32, 64, 128, 101, 101},
-           Product{"8B gate_up", 24576, 4096, 64, 64, 264, 403, 403},
-           Product{"8B down", 4096, 12288, 32, 64, 128, 302, 302},
-           Product{"8B head", 151936, 4096, 64, 64, 264, 2489, 2489},
-           Product{"4B qkv", 6144, 2560, 64, 64, 96, 63, 94},
-           Product{"4B o", 2560, 4096, 32, 64, 80, 63, 63},
-           Product{"4B gate_up", 19456, 2560, 64, 64, 264, 199, 199},
-           Product{"4B down", 2560, 9728, 32, 64, 80, 149, 149},
-           Product{"0.6B qkv", 4096, 1024, 32, 64, 128, 25, 25},
+           Product{"8B qkv", 6144, 4096, 64, 64, 96},
+           Product{"8B o", 4096, 4096, 32, 64, 128},
+           Product{"8B gate_up", 24576, 4096, 64, 64, 264},
+           Product{"8B down", 4096, 12288, 32, 64, 128},
+           Product{"8B head", 151936, 4096, 64, 64, 264},
+           Product{"4B qkv", 6144, 2560, 64, 64, 96},
+           Product{"4B o", 2560, 4096, 32, 64, 80},
+           Product{"4B gate_up", 19456, 2560, 64, 64, 264},
+           Product{"4B down", 2560, 9728, 32, 64, 80},
+           Product{"0.6B qkv", 4096, 1024, 32, 64, 128},
            // Few outputs: twice as many blocks, each with two thirds of the bytes.
-           Product{"0.6B o", 1024, 2048, 32, 32, 64, 17, 13},
-           Product{"0.6B gate_up", 6144, 1024, 64, 64, 96, 25, 38},
-           Product{"0.6B down", 1024, 3072, 32, 32, 64, 25, 19},
+           Product{"0.6B o", 1024, 2048, 32, 32, 64},
+           Product{"0.6B gate_up", 6144, 1024, 64, 64, 96},
+           Product{"0.6B down", 1024, 3072, 32, 32, 64},
        }) {
     for (const int64_t m : {33, 48, 64}) {
       SCOPED_TRACE(testing::Message() << product.name << " of " << m);
@@ -232,13 +228,6 @@ TEST(GemmPlanTest, TilesOf33To64RowsReadLeastThroughL2) {
       EXPECT_EQ(TileTokens(plan), product.tokens);
       EXPECT_EQ(plan.grid, product.grid);
     }
-    const auto megabytes = [&product](int64_t rows, int64_t tokens) {
-      const int64_t tiles = CeilDiv(product.n, rows) * CeilDiv(64, tokens);
-      return (tiles * (rows + tokens) * product.k * 2 + 500'000) / 1'000'000;
-    };
-    EXPECT_EQ(megabytes(product.rows, product.tokens), product.l2_mb) << product.name;
-    const int64_t before = product.n / 64 * 10 >= 132 * 9 ? 64 : 32;
-    EXPECT_EQ(megabytes(before, 64), product.before_mb) << product.name;
   }
 }
 

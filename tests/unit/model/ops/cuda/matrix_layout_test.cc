@@ -52,11 +52,11 @@ TEST(MatrixLayoutTest, TheLastGroupOfAGatedMatrixIsAsNarrowAsWhatIsLeft) {
 TEST(MatrixLayoutTest, EveryGatedOutputHasOneRow) {
   for (int64_t half = 1; half <= 67; ++half) {
     const MatrixLayout layout(2 * half, 8, DType::kF16, MatrixUse::kGated);
-    std::vector<int> seen(static_cast<size_t>(2 * half));
+    std::vector<int> seen(2 * half);
     for (int64_t row = 0; row < 2 * half; ++row) {
       const int64_t output = layout.OutputOfRow(row);
       ASSERT_TRUE(output >= 0 && output < 2 * half) << "half " << half << " row " << row;
-      ++seen[static_cast<size_t>(output)];
+      ++seen[output];
       EXPECT_EQ(layout.RowOfOutput(output), row) << "half " << half;
     }
     for (const int count : seen) EXPECT_EQ(count, 1) << "half " << half;

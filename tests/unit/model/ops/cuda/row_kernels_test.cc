@@ -19,39 +19,10 @@
 #include "model/ops/cuda/kernels/prepare_attention.h"
 #include "model/tensor/fp8.h"
 #include "tests/support/simt/device_under_test.h"
+#include "tests/unit/model/ops/cuda/device_memory.h"
 
 namespace tlm {
 namespace {
-
-// An array in device memory.
-template <typename T>
-class OnDevice {
- public:
-  explicit OnDevice(const std::vector<T>& values) : count_(values.size()) {
-    EXPECT_EQ(cudaMalloc(&data_, count_ * sizeof(T)), cudaSuccess);
-    EXPECT_EQ(
-        cudaMemcpyAsync(data_, values.data(), count_ * sizeof(T), cudaMemcpyHostToDevice, nullptr),
-        cudaSuccess);
-    EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
-  }
-  ~OnDevice() { cudaFree(data_); }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-
-  T* data() const { return static_cast<T*>(data_); }
-  std::vector<T> Read() const {
-    std::vector<T> values(count_);
-    EXPECT_EQ(
-        cudaMemcpyAsync(values.data(), data_, count_ * sizeof(T), cudaMemcpyDeviceToHost, nullptr),
-        cudaSuccess);
-    EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
-    return values;
-  }
-
- private:
-  void* data_ = nullptr;
-  size_t count_;
-};
 
 std::vector<uint16_t> Bf16Range(int count) {
   std::vector<uint16_t> values;
@@ -230,10 +201,10 @@ TEST(PrepareAttentionKernelTest, KeysAreNormalisedAndRotatedLikeQueries) {
     for (int32_t i = 0; i < dim; ++i) {
       gain.push_back(1.0f + 0.1f * static_cast<float>(i));
       const float angle = 0.3f * static_cast<float>(i / 2);
-      angles[static_cast<size_t>(dim + i)] = i % 2 == 0 ? std::cos(angle) : std::sin(angle);
+      angles[dim + i] = i % 2 == 0 ? std::cos(angle) : std::sin(angle);
     }
     const OnDevice<float> qkv(row), on_gain(gain), table(angles),
-        cache(std::vector<float>(static_cast<size_t>(2 * 64 * dim), std::nanf("")));
+        cache(std::vector<float>(2 * 64 * dim, std::nanf("")));
     const OnDevice<int32_t> position({1}), zero({0});
     PrepareAttentionArgs args = OneOfEach(dim, on_gain, table, position, zero);
     args.qkv = qkv.data();
@@ -251,17 +222,15 @@ TEST(PrepareAttentionKernelTest, KeysAreNormalisedAndRotatedLikeQueries) {
 
 TEST(PrepareAttentionKernelTest, HeadsAreReadAfterTheKernelBeforeAllElseMayBeEarlier) {
   // A norm writes the rows; both begin early.
-  SetKernelOverlap(DeviceOverlapsKernels());
   const int64_t tokens = 5, dim = 3 * 8;
-  const OnDevice<float> x(std::vector<float>(static_cast<size_t>(tokens * dim), 2.0f)),
-      gain(std::vector<float>(static_cast<size_t>(dim), 1.0f)),
-      head_gain(std::vector<float>(8, 3.0f)), table(std::vector<float>(8 * 64, 1.0f));
-  const OnDevice<uint16_t> qkv(std::vector<uint16_t>(static_cast<size_t>(tokens * dim), 0)),
+  const OnDevice<float> x(std::vector<float>(tokens * dim, 2.0f)),
+      gain(std::vector<float>(dim, 1.0f)), head_gain(std::vector<float>(8, 3.0f)),
+      table(std::vector<float>(8 * 64, 1.0f));
+  const OnDevice<uint16_t> qkv(std::vector<uint16_t>(tokens * dim, 0)),
       cache(std::vector<uint16_t>(2 * 64 * 8, 0));
   const OnDevice<int32_t> positions({0, 1, -1, 2, 63}), zeros({0, 0, 0, 0, 0});
   const DeviceWatch watch;
-  cudaStream_t stream = nullptr;
-  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  const OverlappingStream stream;
   const AddNormArgs norm{.x = x.data(),
                          .x_stride = dim,
                          .gain = gain.data(),
@@ -284,9 +253,7 @@ TEST(PrepareAttentionKernelTest, HeadsAreReadAfterTheKernelBeforeAllElseMayBeEar
                                      .tokens = tokens};
   ASSERT_EQ(LaunchAddNorm(norm, DType::kBF16, stream), cudaSuccess);  // 1 everywhere
   ASSERT_EQ(LaunchPrepareAttention(prepare, DType::kBF16, stream), cudaSuccess);
-  ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
-  ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
-  SetKernelOverlap(false);
+  stream.Synchronize();
   const std::vector<uint16_t> rows = qkv.Read(), stored = cache.Read();
   for (size_t d = 0; d < 8; ++d) {
     // 3, turned by (cos, sin) = (1, 1).
@@ -324,11 +291,9 @@ TEST(EmbedKernelTest, PaddingReadsNothingBesideItsTables) {
 }
 
 TEST(EmbedKernelTest, BeginsABatchWhenTheKernelsBeforeHaveEnded) {
-  SetKernelOverlap(DeviceOverlapsKernels());
   const OnDevice<int32_t> ids({0});
   const DeviceWatch watch;
-  cudaStream_t stream = nullptr;
-  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  const OverlappingStream stream;
   for (int i = 0; i < 2; ++i) {  // of rows without elements
     EmbedArgs embed;
     embed.token_ids = ids.data();
@@ -339,25 +304,20 @@ TEST(EmbedKernelTest, BeginsABatchWhenTheKernelsBeforeHaveEnded) {
     embed_blocks.tokens = 1;
     ASSERT_EQ(LaunchEmbedBlocks(embed_blocks, stream), cudaSuccess);
   }
-  ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
-  ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
-  SetKernelOverlap(false);
+  stream.Synchronize();
   watch.ExpectNoOverlap();
 }
 
 TEST(RowKernelsTest, EveryKernelWaitsForTheOneBefore) {
   // A chain in which each kernel reads what the one before it wrote, with overlap: a block of each
   // begins early, and reads too early unless it waits.
-  SetKernelOverlap(DeviceOverlapsKernels());
   const int64_t dim = 2304;
-  std::vector<uint16_t> ones(static_cast<size_t>(4 * dim), FloatToBf16(1.0f));
+  std::vector<uint16_t> ones(4 * dim, FloatToBf16(1.0f));
   const OnDevice<uint16_t> table(ones), delta(ones), normed(std::vector<uint16_t>(ones.size(), 0));
   const OnDevice<int32_t> ids({0, 1, 2, 3});
-  const OnDevice<float> x(std::vector<float>(static_cast<size_t>(4 * dim), 0.0f)),
-      gain(std::vector<float>(static_cast<size_t>(dim), 1.0f));
+  const OnDevice<float> x(std::vector<float>(4 * dim, 0.0f)), gain(std::vector<float>(dim, 1.0f));
   const DeviceWatch watch;
-  cudaStream_t stream = nullptr;
-  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  const OverlappingStream stream;
   const EmbedArgs embed{
       .tokens_table = {.data = table.data(), .dtype = DType::kBF16, .stride = dim},
       .positions_table = {},
@@ -380,12 +340,10 @@ TEST(RowKernelsTest, EveryKernelWaitsForTheOneBefore) {
   norm.delta = normed.data();                                         // 1 everywhere
   norm.out = delta.data();
   ASSERT_EQ(LaunchAddNorm(norm, DType::kBF16, stream), cudaSuccess);  // x = 3
-  ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
-  ASSERT_EQ(cudaStreamDestroy(stream), cudaSuccess);
-  EXPECT_EQ(x.Read(), std::vector<float>(static_cast<size_t>(4 * dim), 3.0f));
+  stream.Synchronize();
+  EXPECT_EQ(x.Read(), std::vector<float>(4 * dim, 3.0f));
   EXPECT_EQ(delta.Read(), ones);
   watch.ExpectOverlap();
-  SetKernelOverlap(false);
 }
 
 // More rows than there are blocks, against halves of them; the last group of columns is narrow, and
@@ -396,7 +354,7 @@ TEST(SwiGluTest, RowsThatABlockGoesOnToAreLikeItsFirst) {
   std::mt19937 engine(5);
   std::normal_distribution<float> normal(0.0f, 4.0f);
   for (const int stride : {2 * kColumns, 2 * kColumns + 1}) {
-    std::vector<uint16_t> values(static_cast<size_t>(kRows * stride));
+    std::vector<uint16_t> values(kRows * stride);
     for (uint16_t& value : values) value = FloatToBf16(normal(engine));
     const OnDevice<uint16_t> gate_up(values);
     const std::vector<uint16_t> untouched(values.size(), 0x7fff);
@@ -415,7 +373,7 @@ TEST(SwiGluTest, RowsThatABlockGoesOnToAreLikeItsFirst) {
     const std::vector<uint16_t> out = at_once.Read();
     EXPECT_EQ(out, in_halves.Read()) << stride;
     for (int row = 0; row < kRows; ++row) {
-      const auto* const first = &out[static_cast<size_t>(row * stride)];
+      const auto* const first = &out[row * stride];
       ASSERT_EQ(std::count(first, first + kColumns, 0x7fff), 0) << row;
       ASSERT_EQ(std::count(first + kColumns, first + stride, 0x7fff), stride - kColumns) << row;
     }

@@ -23,29 +23,13 @@
 #include "tests/support/host_sampling.h"
 #include "tests/support/simt/device_under_test.h"
 #include "tests/support/status_matchers.h"
+#include "tests/unit/model/ops/cuda/device_memory.h"
 
 namespace tlm {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr int64_t kMaxJobs = 8;
-
-// Memory of the device, for as long as it is in scope.
-class DeviceBytes {
- public:
-  explicit DeviceBytes(size_t bytes) {
-    EXPECT_EQ(cudaMalloc(&data_, std::max<size_t>(bytes, 1)), cudaSuccess);
-    EXPECT_EQ(cudaMemsetAsync(data_, 0xff, bytes, nullptr), cudaSuccess);
-  }
-  ~DeviceBytes() { EXPECT_EQ(cudaFree(data_), cudaSuccess); }
-  DeviceBytes(const DeviceBytes&) = delete;
-  DeviceBytes& operator=(const DeviceBytes&) = delete;
-
-  void* data() const { return data_; }
-
- private:
-  void* data_ = nullptr;
-};
 
 // Everything one job points at.
 struct Request {
@@ -146,11 +130,11 @@ class DeviceSampler {
   int64_t vocab_size_;
   int64_t stride_;
   SamplingTableBytes bytes_;
-  DeviceBytes logits_;
-  DeviceBytes table_;
-  DeviceBytes outcomes_;
-  DeviceBytes scratch_;
-  DeviceBytes sampled_;
+  DeviceMemory logits_;
+  DeviceMemory table_;
+  DeviceMemory outcomes_;
+  DeviceMemory scratch_;
+  DeviceMemory sampled_;
   SamplingTable packer_;
   PackedJobs packed_;
   std::vector<int32_t> sampled_ids_;
@@ -211,7 +195,7 @@ std::vector<float> RandomLogits(int64_t vocab_size, Random& random) {
   constexpr float kSpreads[] = {0.0f, 1e-6f, 0.1f, 2.0f, 2.0f, 2.0f, 10.0f, 1e4f, 1e30f};
   std::normal_distribution<float> normal(Uniform(random, -20.0f, 20.0f),
                                          kSpreads[random() % std::size(kSpreads)]);
-  std::vector<float> logits(static_cast<size_t>(vocab_size));
+  std::vector<float> logits(vocab_size);
   for (float& logit : logits) logit = normal(random);
   if (OneIn(random, 3)) {
     const float step = OneIn(random, 2) ? 0.5f : 4.0f;
@@ -338,7 +322,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, SampleTest,
 // Logits as a language model gives them: a few likely tokens, thousands near each other.
 std::vector<float> ModelLogits(int64_t vocab_size, Random& random) {
   std::normal_distribution<float> normal(0.0f, 2.5f);
-  std::vector<float> logits(static_cast<size_t>(vocab_size));
+  std::vector<float> logits(vocab_size);
   for (float& logit : logits) logit = normal(random);
   for (int i = 0; i < 12; ++i) {
     logits[random() % logits.size()] = 20.0f - 1.5f * static_cast<float>(i);
@@ -405,7 +389,7 @@ TEST(SampleEdgesTest, AdjustmentsReachBothSidesOfAChunksBorder) {
     std::vector<float> low(kVocab, 0.0f), high(kVocab, 0.0f);
     low[50] = 1.0f;
     high[50] = 1.0f;
-    high[static_cast<size_t>(id)] = 2.0f;
+    high[id] = 2.0f;
     TokenHistory seen;
     seen.AddOutput(id);
     std::vector<Request> requests = {
@@ -475,8 +459,8 @@ TEST(SampleEdgesTest, OfEqualNoiseTheLowerIdIsSampled) {
     }
   }
   ASSERT_TRUE(equal.has_value());
-  request.logits[static_cast<size_t>(equal->first)] = 50.0f;
-  request.logits[static_cast<size_t>(equal->second)] = 50.0f;
+  request.logits[equal->first] = 50.0f;
+  request.logits[equal->second] = 50.0f;
   Request truncated = request;
   truncated.params.top_k = 2;
   DeviceSampler device(kVocab);
@@ -538,7 +522,7 @@ TEST(SampleEdgesTest, ADraftIsPenalisedAsOutput) {
            .draft = {draft.begin(), draft.begin() + static_cast<ptrdiff_t>(step * i)},
            .score = {.logprob = true, .top = 32, .processed = true},
            .logits = ModelLogits(kVocab, random)});
-      for (const int32_t id : draft) requests[i].logits[static_cast<size_t>(id)] += 15.0f;
+      for (const int32_t id : draft) requests[i].logits[id] += 15.0f;
     }
     // Another one's between those that share.
     requests[5].shared_history = nullptr;
@@ -569,7 +553,7 @@ TEST(SampleEdgesTest, PenalisedHistoryCountsTheTokenSampledJustBefore) {
     Request request =
         OneRequest(ModelLogits(kVocab, random), {.temperature = 0.0f, .frequency_penalty = 0.5f});
     // Known from the prompt, known from the output, unknown.
-    const int32_t id = sampled[static_cast<size_t>(i)];
+    const int32_t id = sampled[i];
     if (i == 0) request.history.AddPrompt({&id, 1});
     if (i == 1) request.history.AddOutput(id);
     // Others are penalised by other warps.
@@ -579,7 +563,7 @@ TEST(SampleEdgesTest, PenalisedHistoryCountsTheTokenSampledJustBefore) {
     request.params.repetition_penalty = 1.25f;
     request.score = {.logprob = true, .processed = true};
     // Only so much in front that the penalty of one time more decides.
-    request.logits[static_cast<size_t>(id)] = i == 1 ? 26.3f : 25.5f;
+    request.logits[id] = i == 1 ? 26.3f : 25.5f;
     requests.push_back(std::move(request));
     ids.push_back(PendingToken(2 - i));  // rows stand in the other order
   }
@@ -626,7 +610,7 @@ TEST(SampleEdgesTest, AJobWhoseMaskIsLateSamplesNothing) {
   const auto tokens = device.Sample(requests, true);
   ASSERT_THAT(tokens[0], IsOk());
   EXPECT_EQ(tokens[0]->id, 4999);
-  EXPECT_THAT(tokens[1], StatusIs(absl::StatusCode::kUnavailable, ::testing::HasSubstr("in time")));
+  EXPECT_THAT(tokens[1], IsUnavailable("in time"));
   EXPECT_EQ(device.sampled()[1], 0);
   EXPECT_EQ(device.packed().host, std::vector<int32_t>{2});
   EXPECT_THAT(tokens[3], IsOk());

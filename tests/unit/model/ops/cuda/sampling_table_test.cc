@@ -12,14 +12,12 @@
 namespace tlm {
 namespace {
 
-using ::testing::HasSubstr;
-
 constexpr int64_t kVocab = 100000;
 constexpr BatchLimits kLimits = {
     .max_tokens = 4, .max_sequences = 4, .max_logits_rows = 4, .max_context = 4096};
 
 std::vector<int32_t> FirstIds(int32_t count) {
-  std::vector<int32_t> ids(static_cast<size_t>(count));
+  std::vector<int32_t> ids(count);
   std::iota(ids.begin(), ids.end(), 0);
   return ids;
 }
@@ -198,10 +196,9 @@ TEST_F(SamplingTableTest, ErrorsAreTellableWhenWhatJobsPointedAtIsGone) {
       {.status = SamplingStatus::kAllExcluded}};
   const auto tokens = UnpackJobs(batch_, packed_, kVocab, std::as_bytes(std::span(outcomes)));
   ASSERT_EQ(tokens.size(), 3u);
-  EXPECT_THAT(tokens[0], StatusIs(absl::StatusCode::kInvalidArgument,
-                                  HasSubstr("2 allowed, 1 banned and 1 ending")));
-  EXPECT_THAT(tokens[1], StatusIs(absl::StatusCode::kDataLoss, HasSubstr("token 7 is inf")));
-  EXPECT_THAT(tokens[2], StatusIs(absl::StatusCode::kDataLoss, HasSubstr("all 100000")));
+  EXPECT_THAT(tokens[0], IsInvalidArgument("2 allowed, 1 banned and 1 ending"));
+  EXPECT_THAT(tokens[1], IsDataLoss("token 7 is inf"));
+  EXPECT_THAT(tokens[2], IsDataLoss("all 100000"));
 }
 
 }  // namespace

@@ -17,9 +17,6 @@
 namespace tlm {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-
 void Append(DType dtype, double value, std::vector<char>* bytes) {
   const auto add = [bytes](auto element) {
     const char* const from = reinterpret_cast<const char*>(&element);
@@ -141,7 +138,7 @@ TEST(WeightRowsTest, RoundsEveryTypeToBfloat16WhereAsked) {
       ASSERT_FALSE(rows.Read(outputs, 50, out.data()).has_value());
       for (int64_t i = 0; i < 37 * 50; ++i) {
         const auto value = static_cast<float>(part.at(i / 50, i % 50));
-        ASSERT_EQ(out[static_cast<size_t>(i)], FloatToBf16(value)) << DTypeName(dtype);
+        ASSERT_EQ(out[i], FloatToBf16(value)) << DTypeName(dtype);
       }
     }
   }
@@ -196,8 +193,7 @@ TEST(WeightRowsTest, CallsWhatAFloatCannotHoldInfinite) {
   const auto found = rows.Read(outputs, 3, out);
   ASSERT_TRUE(found.has_value());
   EXPECT_THAT(NonFiniteError(*found, views[0]),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("part 0 F64 [2, 3]"), HasSubstr("element 4 is inf"))));
+              IsInvalidArgument("part 0 F64 [2, 3]", "element 4 is inf"));
 }
 
 TEST(WeightRowsTest, ReadsVectorsAsFloats) {
@@ -207,7 +203,7 @@ TEST(WeightRowsTest, ReadsVectorsAsFloats) {
     std::vector<float> out(4097);
     ASSERT_FALSE(ReadFloats(view, out).has_value());
     for (int64_t i = 0; i < 4097; ++i) {
-      ASSERT_EQ(out[static_cast<size_t>(i)], static_cast<float>(matrix.at(0, i)));
+      ASSERT_EQ(out[i], static_cast<float>(matrix.at(0, i)));
     }
     matrix.Set(4096, std::nan(""));
     const auto found = ReadFloats(view, out);

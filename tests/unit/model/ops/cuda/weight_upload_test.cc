@@ -20,8 +20,6 @@ namespace tlm {
 namespace {
 
 using simt::emulated::Progress;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 class WeightUploadTest : public ::testing::Test {
  protected:
@@ -165,10 +163,8 @@ TEST_F(WeightUploadTest, NamesValuesThatAreNotFiniteAndGoesOn) {
   bits[900'123] = 0x7fc0;
   bits[500'001] = 0xff80;  // the first of the two
   const TensorView views[] = {Bf16(bits, kRows, kCols)};
-  EXPECT_THAT(
-      upload.Matrix(views, MatrixOrder::kOutputsFirst, target),
-      StatusIs(absl::StatusCode::kInvalidArgument,
-               AllOf(HasSubstr("part 0 BF16 [2000, 500]"), HasSubstr("element 500001 is -inf"))));
+  EXPECT_THAT(upload.Matrix(views, MatrixOrder::kOutputsFirst, target),
+              IsInvalidArgument("part 0 BF16 [2000, 500]", "element 500001 is -inf"));
   bits[500'001] = bits[900'123] = 1;
   EXPECT_THAT(upload.Matrix(views, MatrixOrder::kOutputsFirst, target), IsOk());
   EXPECT_TRUE(Read<uint16_t>(buffer) == bits);
@@ -177,8 +173,7 @@ TEST_F(WeightUploadTest, NamesValuesThatAreNotFiniteAndGoesOn) {
   const TensorView vectors[] = {{DType::kF32, Shape{1}, vector.data()},
                                 {DType::kF32, Shape{1}, vector.data() + 1}};
   EXPECT_THAT(upload.Vector(vectors, buffer.as<float>()),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("part 1"), HasSubstr("element 0 is nan"))));
+              IsInvalidArgument("part 1", "element 0 is nan"));
 }
 
 TEST_F(WeightUploadTest, HoldsPageLockedMemoryUntilItIsFinished) {
@@ -202,7 +197,7 @@ TEST_F(WeightUploadTest, HoldsPageLockedMemoryUntilItIsFinished) {
   }
   if (!FailDeviceAllocationAfter(0)) return;
   EXPECT_THAT(upload.Matrix(views, MatrixOrder::kOutputsFirst, target),
-              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("pinned")));
+              IsResourceExhausted("pinned"));
 }
 
 TEST_F(WeightUploadTest, RefusesRowsThatNoSlotHolds) {
@@ -214,8 +209,7 @@ TEST_F(WeightUploadTest, RefusesRowsThatNoSlotHolds) {
                              .rows = 1,
                              .row_stride = 3 << 20,
                              .output_of_row = {}}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("12582912 bytes"), HasSubstr("limit is 4194304"))));
+              IsInvalidArgument("12582912 bytes", "limit is 4194304"));
 }
 
 TEST_F(WeightUploadTest, PipelineStopsAtTheFirstErrorOfAPiece) {
@@ -236,8 +230,7 @@ TEST_F(WeightUploadTest, PipelineStopsAtTheFirstErrorOfAPiece) {
     --filling;
     return piece == 40 || piece == 41 ? Internal("piece {}", piece) : absl::OkStatus();
   };
-  EXPECT_THAT(pipeline->Run(100, place, fill),
-              StatusIs(absl::StatusCode::kInternal, HasSubstr("piece 40")));
+  EXPECT_THAT(pipeline->Run(100, place, fill), IsInternal("piece 40"));
   EXPECT_EQ(filling.load(), 0);
   EXPECT_LE(last.load(), 40 + 2);
   // What came before has arrived, and the pipeline is as good as new.
@@ -263,8 +256,7 @@ TEST_F(WeightUploadTest, PipelineStopsAtAFaultOfTheDevice) {
     --filling;
     return absl::OkStatus();
   };
-  EXPECT_THAT(pipeline->Run(20, place, fill),
-              StatusIs(absl::StatusCode::kInternal, HasSubstr("some copy")));
+  EXPECT_THAT(pipeline->Run(20, place, fill), IsInternal("some copy"));
   EXPECT_EQ(filling.load(), 0);
   EXPECT_EQ(pipeline->Run(1, place, fill), device_->fault());
 }
