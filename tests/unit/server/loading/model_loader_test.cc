@@ -410,6 +410,7 @@ TEST_F(ModelLoaderTest, NamesWhatIsWrongInOneLine) {
   dir_.Write("generation_config.json", "{}");
   dir_.Write("tokenizer.json", "[]");
   EXPECT_THAT(ErrorOf(RandomOptions(dir_)), HasSubstr("tokenizer.json"));
+  dir_.Write("tokenizer.json", TokenizerJson(2));
   WriteMixedCheckpoint(dir_);
   config = kConfig;
   config.replace(config.find("layers\": 2"), 10, "layers\": 3");
