@@ -22,13 +22,5 @@ void CheckAccepted(const OipCall& call, const ServedModel& model) {
 }  // namespace tlm
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  inference::ModelInferRequest request;
-  if (!request.ParseFromArray(data, static_cast<int>(size))) return 0;
-  const auto call = tlm::ConvertOip(request, tlm::FuzzServedModel());
-  if (call.ok()) {
-    tlm::CheckAccepted(*call, tlm::FuzzServedModel());
-  } else {
-    tlm::CheckRefusal(call.status());
-  }
-  return 0;
+  return tlm::CheckRequest(data, size, tlm::ConvertOip, tlm::CheckAccepted);
 }

@@ -25,13 +25,5 @@ void CheckAccepted(const ScoreCall& call, const ServedModel& model) {
 }  // namespace tlm
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  tlm::v1::ScoreRequest request;
-  if (!request.ParseFromArray(data, static_cast<int>(size))) return 0;
-  const auto call = tlm::ConvertScore(request, tlm::FuzzServedModel());
-  if (call.ok()) {
-    tlm::CheckAccepted(*call, tlm::FuzzServedModel());
-  } else {
-    tlm::CheckRefusal(call.status());
-  }
-  return 0;
+  return tlm::CheckRequest(data, size, tlm::ConvertScore, tlm::CheckAccepted);
 }

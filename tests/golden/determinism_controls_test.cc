@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/golden/schedules.h"
+#include "tests/golden/rounds.h"
 #include "tests/support/faulty_ops.h"
 #include "tests/support/host_sampling.h"
 
@@ -141,74 +141,55 @@ Caught RunSchedules(Machine machine, int max_outputs = kMaxOutputs,
 }
 
 template <typename Model>
-Machine MachineWith() {
+Machine WithModel() {
   return {.backend = {}, .ops = {}, .model = [](LanguageModel& model) {
             return std::make_unique<Model>(model);
           }};
 }
+template <typename WrongOps>
+Machine WithOps() {
+  return {
+      .backend = {}, .ops = [](Ops& ops) { return std::make_unique<WrongOps>(ops); }, .model = {}};
+}
 
 TEST(DeterminismControlsTest, ASoundBackendPasses) {
-  const Caught caught = RunSchedules({});
-  EXPECT_EQ(caught.outputs, 0);
-  EXPECT_EQ(caught.logits, 0);
-}
-
-TEST(DeterminismControlsTest, SumsThatDependOnTheBatchSizeAreCaught) {
-  const Caught caught =
-      RunSchedules({.backend = {},
-                    .ops = [](Ops& ops) { return std::make_unique<BatchDependentOps>(ops); },
-                    .model = {}});
-  EXPECT_GT(caught.outputs, 0);
-  EXPECT_GT(caught.logits, 0);
-}
-
-TEST(DeterminismControlsTest, AttentionThatDependsOnChunkBordersIsCaught) {
-  const Caught caught =
-      RunSchedules({.backend = {},
-                    .ops = [](Ops& ops) { return std::make_unique<ChunkSplitOps>(ops); },
-                    .model = {}},
-                   /*max_outputs=*/1);
-  EXPECT_GT(caught.outputs, 0);
-  EXPECT_GT(caught.logits, 0);
-}
-
-TEST(DeterminismControlsTest, NoiseIndexedByRankInTheBatchIsCaught) {
-  const Caught caught = RunSchedules(MachineWith<RankNoiseModel>());
-  EXPECT_GT(caught.outputs, 0);
-  EXPECT_EQ(caught.logits, 0);  // it is the token that is wrong
-}
-
-TEST(DeterminismControlsTest, ASoundBackendWithDraftsPasses) {
-  for (const Drafter drafter : {Drafter::kKnown, Drafter::kGreedyModel}) {
+  for (const std::optional<Drafter> drafter :
+       {std::optional<Drafter>(), std::optional(Drafter::kKnown),
+        std::optional(Drafter::kGreedyModel)}) {
     const Caught caught = RunSchedules({}, kMaxOutputs, drafter);
     EXPECT_EQ(caught.outputs, 0);
     EXPECT_EQ(caught.logits, 0);
   }
 }
 
-TEST(DeterminismControlsTest, NoiseIndexedByRankInTheDraftsIsCaught) {
+struct Mistake {
+  const char* name;
+  Machine (*machine)();
+  bool changes_logits;  // else it is the token that is wrong
+  std::optional<Drafter> drafter = {};
+  int max_outputs = kMaxOutputs;
+};
+class MistakeTest : public ::testing::TestWithParam<Mistake> {};
+
+TEST_P(MistakeTest, IsCaught) {
   const Caught caught =
-      RunSchedules(MachineWith<DraftRankNoiseModel>(), kMaxOutputs, Drafter::kKnown);
+      RunSchedules(GetParam().machine(), GetParam().max_outputs, GetParam().drafter);
   EXPECT_GT(caught.outputs, 0);
-  EXPECT_EQ(caught.logits, 0);
+  EXPECT_EQ(caught.logits > 0, GetParam().changes_logits);
 }
 
-TEST(DeterminismControlsTest, GuessesJudgedByTheMostLikelyTokenAreCaught) {
-  const Caught caught =
-      RunSchedules(MachineWith<ArgmaxJudgeModel>(), kMaxOutputs, Drafter::kGreedyModel);
-  EXPECT_GT(caught.outputs, 0);
-  EXPECT_EQ(caught.logits, 0);
-}
-
-TEST(DeterminismControlsTest, CacheEntriesOfRejectedDraftsAreCaught) {
-  const Caught caught =
-      RunSchedules({.backend = {},
-                    .ops = [](Ops& ops) { return std::make_unique<StaleDraftOps>(ops); },
-                    .model = {}},
-                   kMaxOutputs, Drafter::kKnown);
-  EXPECT_GT(caught.outputs, 0);
-  EXPECT_GT(caught.logits, 0);
-}
+INSTANTIATE_TEST_SUITE_P(
+    DeterminismControls, MistakeTest,
+    ::testing::Values(
+        Mistake{"SumsThatDependOnTheBatchSize", WithOps<BatchDependentOps>, true},
+        Mistake{"AttentionThatDependsOnChunkBorders", WithOps<ChunkSplitOps>, true, {}, 1},
+        Mistake{"NoiseIndexedByRankInTheBatch", WithModel<RankNoiseModel>, false},
+        Mistake{"NoiseIndexedByRankInTheDrafts", WithModel<DraftRankNoiseModel>, false,
+                Drafter::kKnown},
+        Mistake{"GuessesJudgedByTheMostLikelyToken", WithModel<ArgmaxJudgeModel>, false,
+                Drafter::kGreedyModel},
+        Mistake{"CacheEntriesOfRejectedDrafts", WithOps<StaleDraftOps>, true, Drafter::kKnown}),
+    [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace tlm

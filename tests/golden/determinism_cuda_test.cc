@@ -7,11 +7,10 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <random>
 #include <utility>
 
 #include "model/backend/backend.h"
-#include "tests/golden/schedules.h"
+#include "tests/golden/rounds.h"
 
 namespace tlm {
 namespace {
@@ -59,28 +58,13 @@ TEST_P(DeterminismCudaTest, EveryScheduleGivesWhatEachRequestGivesAlone) {
                          .max_outputs = kMaxOutputs,
                          .format = GetParam().format,
                          .kv = GetParam().kv});
-  std::mt19937_64 random(11);
-  ScheduleCounts counts;
-  int64_t compared = 0;
-  for (uint64_t round = 0; round < 3; ++round) {
-    runner.set_machine(MachineOf({.graphs = false, .overlap = false, .library = false}));
-    const Outcomes alone = runner.Execute(AloneSchedule(), round, random).passes[0];
-    for (int i = 0; i < 12; ++i) {
-      const CudaOptions options{
-          .graphs = i % 2 == 0, .overlap = i / 2 % 2 == 0, .library = i / 4 % 2 == 0};
-      runner.set_machine(MachineOf(options));
-      const Schedule schedule = RandomSchedule(random);
-      const ScheduleRun together = runner.Execute(schedule, round, random, &alone);
-      counts += together.counts;
-      const Difference difference = Compare(together, alone);
-      compared += difference.compared;
-      ASSERT_EQ(difference.different, 0)
-          << "round " << round << ", " << difference.first << ", " << schedule.Describe()
-          << ", graphs " << options.graphs << ", overlap " << options.overlap << ", library "
-          << options.library;
-    }
-  }
-  EXPECT_EQ(runner.book().contradictions, 0);
+  const auto [counts, compared] =
+      RunRounds(runner, {.rounds = 3, .seed = 11, .prepare = [&](uint64_t, int index, Schedule&) {
+                           const bool on = index != Rounds::kAlone;
+                           runner.set_machine(MachineOf({.graphs = on && index % 2 == 0,
+                                                         .overlap = on && index / 2 % 2 == 0,
+                                                         .library = on && index / 4 % 2 == 0}));
+                         }});
   EXPECT_GT(counts.preemptions, 0);
   EXPECT_GT(compared, 300);
 }

@@ -14,7 +14,7 @@
 #include "model/base/float16.h"
 #include "model/ops/cuda/cuda_ops.h"
 #include "model/weights/name_map.h"
-#include "tests/golden/schedules.h"
+#include "tests/golden/rounds.h"
 #include "tests/support/block_model.h"
 #include "tests/support/chunked_sequence.h"
 #include "tests/support/simt/emulator.h"
@@ -61,7 +61,7 @@ class DeterminismEmulatedTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(DeterminismEmulatedTest, EveryScheduleGivesWhatEachRequestGivesAlone) {
   const uint64_t rounds = GetParam().rounds;
-  constexpr uint64_t kSchedules = 10;  // schedules of each round
+  constexpr int kSchedules = 10;  // of each round
   ScheduleRunner runner({.config = GetParam().config,
                          .dtype = DType::kBF16,
                          .requests = 8,
@@ -70,30 +70,18 @@ TEST_P(DeterminismEmulatedTest, EveryScheduleGivesWhatEachRequestGivesAlone) {
                          .blocks = GetParam().blocks,
                          .kv = GetParam().kv});
   runner.set_machine({.backend = EmulatedDevice, .ops = {}, .model = {}});
-  std::mt19937_64 random(7);
-  ScheduleCounts counts;
-  int64_t compared = 0;
-  for (uint64_t round = 0; round < rounds; ++round) {
-    const Outcomes alone = runner.Execute(AloneSchedule(), round, random).passes[0];
-    for (uint64_t i = 0; i < kSchedules; ++i) {
-      simt::emulated::Configure(
-          {.seed = kSchedules * round + i, .progress = simt::emulated::Progress::kRandom});
-      Schedule schedule = RandomSchedule(random);
-      if (i % 2 == 0) {
-        schedule.options.speculation = Speculation::kAlways;
-        schedule.drafter = i % 4 == 0 ? Drafter::kKnown : Drafter::kGreedyModel;
-        schedule.truth = 50;
-      }
-      const ScheduleRun together = runner.Execute(schedule, round, random, &alone);
-      counts += together.counts;
-      const Difference difference = Compare(together, alone);
-      compared += difference.compared;
-      ASSERT_EQ(difference.different, 0)
-          << "round " << round << ", " << difference.first << ", " << schedule.Describe();
-    }
-  }
-  EXPECT_EQ(runner.book().contradictions, 0);
-  // The schedules exercised the intended paths.
+  const auto prepare = [](uint64_t round, int index, Schedule& schedule) {
+    if (index == Rounds::kAlone) return;
+    simt::emulated::Configure({.seed = uint64_t{kSchedules} * round + static_cast<uint64_t>(index),
+                               .progress = simt::emulated::Progress::kRandom});
+    if (index % 2 == 1) return;
+    schedule.options.speculation = Speculation::kAlways;
+    schedule.drafter = index % 4 == 0 ? Drafter::kKnown : Drafter::kGreedyModel;
+    schedule.truth = 50;
+  };
+  const auto [counts, compared] =
+      RunRounds(runner, {.rounds = rounds, .schedules = kSchedules, .prepare = prepare});
+  // The schedules did what they are there for.
   EXPECT_GT(counts.preemptions, 0);
   EXPECT_GT(counts.copied_blocks, 0);
   EXPECT_GT(counts.launches_ahead, 100);

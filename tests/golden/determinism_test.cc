@@ -10,16 +10,13 @@
 #include <gtest/gtest.h>
 
 #include <optional>
-#include <random>
 #include <utility>
 #include <vector>
 
-#include "tests/golden/schedules.h"
+#include "tests/golden/rounds.h"
 
 namespace tlm {
 namespace {
-
-constexpr int kSchedules = 12;  // schedules of each round
 
 struct Case {
   const char* config;
@@ -87,24 +84,8 @@ TEST_P(DeterminismTest, EveryScheduleGivesWhatEachRequestGivesAlone) {
     return CpuOps::Create(schedule.threads, GetParam().isa);
   };
   runner.set_machine(std::move(machine));
-  std::mt19937_64 random(7);
-  ScheduleCounts counts;
-  int64_t compared = 0;
-  for (int round = 0; round < rounds; ++round) {
-    const auto seed = static_cast<uint64_t>(round);
-    const Outcomes alone = runner.Execute(AloneSchedule(), seed, random).passes[0];
-    for (int i = 0; i < kSchedules; ++i) {
-      const Schedule schedule = RandomSchedule(random);
-      const ScheduleRun together = runner.Execute(schedule, seed, random, &alone);
-      counts += together.counts;
-      const Difference difference = Compare(together, alone);
-      compared += difference.compared;
-      ASSERT_EQ(difference.different, 0)
-          << "round " << round << ", " << difference.first << ", " << schedule.Describe();
-    }
-  }
-  EXPECT_EQ(runner.book().contradictions, 0);
-  // The schedules exercised the intended paths.
+  const auto [counts, compared] = RunRounds(runner, {.rounds = static_cast<uint64_t>(rounds)});
+  // The schedules did what they are there for.
   EXPECT_GT(counts.preemptions, 5 * rounds);
   EXPECT_GT(counts.copied_blocks, 10 * rounds);
   EXPECT_GT(counts.cached_tokens, 200 * rounds);

@@ -471,30 +471,6 @@ class ScheduleRunner {
   LogitsBook book_;
 };
 
-// The number of outputs that were not cancelled, and of those that differ from the run alone.
-struct Difference {
-  int64_t compared = 0;
-  int64_t different = 0;
-  std::string first;
-};
-
-inline Difference Compare(const ScheduleRun& together, const Outcomes& alone) {
-  Difference result;
-  for (size_t pass = 0; pass < together.passes.size(); ++pass) {
-    const Outcomes& outcomes = together.passes[pass];
-    for (size_t i = 0; i < alone.size(); ++i) {
-      for (size_t output = 0; output < alone[i].size(); ++output) {
-        if (!outcomes[i][output].has_value()) continue;
-        ++result.compared;
-        const Collected expected = Verified(*alone[i][output], together.claims[pass][i]);
-        if (Outcome(*outcomes[i][output]) == Outcome(expected)) continue;
-        if (result.different++ == 0) result.first = fmt::format("request {}.{}", i, output);
-      }
-    }
-  }
-  return result;
-}
-
 }  // namespace tlm
 
 #endif  // TLM_TESTS_GOLDEN_SCHEDULES_H_

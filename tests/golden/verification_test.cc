@@ -4,9 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <random>
 
-#include "tests/golden/schedules.h"
+#include "tests/golden/rounds.h"
 
 namespace tlm {
 namespace {
@@ -15,8 +14,6 @@ namespace {
 class VerificationTest : public ::testing::TestWithParam<Isa> {};
 
 TEST_P(VerificationTest, ClaimsAreConfirmedAndChangedTokensFound) {
-  constexpr uint64_t kRounds = 3;
-  constexpr int kSchedules = 6;  // schedules of each round
   ScheduleRunner runner(
       {.config = SmallConfig("qwen3"), .dtype = DType::kBF16, .requests = 24, .max_outputs = 1});
   runner.set_machine(
@@ -25,22 +22,13 @@ TEST_P(VerificationTest, ClaimsAreConfirmedAndChangedTokensFound) {
        },
        .ops = {},
        .model = {}});
-  std::mt19937_64 random(19);
-  ScheduleCounts counts;
-  for (uint64_t round = 0; round < kRounds; ++round) {
-    const Outcomes alone = runner.Execute(AloneSchedule(), round, random).passes[0];
-    for (int i = 0; i < kSchedules; ++i) {
-      Schedule schedule = RandomSchedule(random);
-      schedule.claim_one_in = 1 + i % 2;
-      schedule.passes = 10;
-      const ScheduleRun together = runner.Execute(schedule, round, random, &alone);
-      counts += together.counts;
-      const Difference difference = Compare(together, alone);
-      ASSERT_EQ(difference.different, 0)
-          << "round " << round << ", " << difference.first << ", " << schedule.Describe();
-    }
-  }
-  EXPECT_EQ(runner.book().contradictions, 0);
+  const auto prepare = [](uint64_t, int index, Schedule& schedule) {
+    if (index == Rounds::kAlone) return;
+    schedule.claim_one_in = 1 + index % 2;
+    schedule.passes = 10;
+  };
+  const ScheduleCounts counts =
+      RunRounds(runner, {.rounds = 3, .schedules = 6, .seed = 19, .prepare = prepare}).counts;
   EXPECT_GT(counts.confirmed, 500);
   EXPECT_GT(counts.refuted, 500);
   EXPECT_GT(counts.preemptions, 500);

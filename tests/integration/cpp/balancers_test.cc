@@ -1,9 +1,5 @@
 // Rolling restarts of two replicas behind the balancers of deploy/balancers, under load.
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <signal.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -30,56 +26,7 @@ namespace {
 constexpr size_t kReplicas = 2;
 constexpr int kStreams = 50;
 
-// A port without a listener.
-int FreePort() {
-  const int descriptor = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  EXPECT_EQ(bind(descriptor, reinterpret_cast<sockaddr*>(&address), size), 0);
-  EXPECT_EQ(getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  close(descriptor);
-  return ntohs(address.sin_port);
-}
-
 std::string Local(int port) { return "127.0.0.1:" + std::to_string(port); }
-
-// Two servers that keep their ports over restarts.
-class Replicas {
- public:
-  explicit Replicas(std::vector<std::string> flags) : flags_(std::move(flags)) {
-    for (size_t i = 0; i < kReplicas; ++i) {
-      ports_[i] = FreePort();
-      metrics_ports_[i] = FreePort();
-      Start(i);
-    }
-  }
-
-  int port(size_t i) const { return ports_[i]; }
-  int metrics_port(size_t i) const { return metrics_ports_[i]; }
-
-  // As a rolling restart does it: asks it to end, waits until it has, starts it again.
-  void Restart(size_t i) {
-    servers_[i]->Signal(SIGTERM);
-    EXPECT_EQ(servers_[i]->Wait(), 0) << servers_[i]->output();
-    Start(i);
-  }
-
- private:
-  void Start(size_t i) {
-    std::vector<std::string> flags = ReplicaFlags();
-    flags.push_back("--port=" + std::to_string(ports_[i]));
-    flags.push_back("--metrics_port=" + std::to_string(metrics_ports_[i]));
-    flags.insert(flags.end(), flags_.begin(), flags_.end());
-    servers_[i] = ServerProcess::Serve(flags);
-  }
-
-  const std::vector<std::string> flags_;
-  std::array<int, kReplicas> ports_;
-  std::array<int, kReplicas> metrics_ports_;
-  std::array<std::unique_ptr<ServerProcess>, kReplicas> servers_;
-};
 
 void ReplaceAll(std::string* text, const std::string& from, const std::string& to) {
   EXPECT_NE(text->find(from), std::string::npos) << from;
@@ -217,7 +164,7 @@ class BalancersTest : public ::testing::TestWithParam<const char*> {
   // Replicas with these flags, their balancer, and what streams of about so many tokens are.
   void Start(std::vector<std::string> flags, uint32_t tokens) {
     tokens_ = tokens;
-    replicas_ = std::make_unique<Replicas>(std::move(flags));
+    replicas_ = std::make_unique<Replicas>(kReplicas, std::move(flags));
     balancer_ = std::make_unique<Balancer>(GetParam(), *replicas_);
     auto client = client::Client::Connect({balancer_->target()});
     ASSERT_TRUE(client.ok()) << client.status();
@@ -258,7 +205,8 @@ class BalancersTest : public ::testing::TestWithParam<const char*> {
   void RestartEachTwice() {
     for (int round = 1; round <= 2; ++round) {
       for (size_t i = 0; i < kReplicas; ++i) {
-        replicas_->Restart(i);
+        replicas_->End(i);
+        replicas_->Start(i);
         balancer_->WaitUntilBack(i, round);
       }
     }

@@ -98,12 +98,6 @@ TEST_F(LifecycleTest, ServesHealthAndThePortFileUntilSigterm) {
   EXPECT_FALSE(std::filesystem::exists(port_file));
 }
 
-TEST_F(LifecycleTest, SigintEndsItToo) {
-  Serve();
-  server_->Signal(SIGINT);
-  EXPECT_EQ(server_->Wait(), 0);
-}
-
 TEST_F(LifecycleTest, SigtermFinishesWhatRunsAndRefusesWhatIsNew) {
   Serve();
   constexpr uint32_t kTokens = 900;
@@ -148,16 +142,12 @@ TEST_F(LifecycleTest, DuringTheGraceItIsNotServingButServes) {
   EXPECT_EQ(server_->Wait(), 0);
 }
 
-TEST_F(LifecycleTest, SigintLeavesTheGraceOut) {
-  Serve({"--withdrawal_grace=1h"});
-  server_->Signal(SIGINT);
-  EXPECT_EQ(server_->Wait(), 0);
-}
-
-TEST_F(LifecycleTest, TheGraceEndsByItself) {
-  Serve({"--withdrawal_grace=10ms"});
-  server_->Signal(SIGTERM);
-  EXPECT_EQ(server_->Wait(), 0);
+TEST_F(LifecycleTest, TheGraceEndsByItselfAndSigintLeavesItOut) {
+  for (const auto& [grace, signal] : {std::pair("10ms", SIGTERM), std::pair("1h", SIGINT)}) {
+    Serve({std::string("--withdrawal_grace=") + grace});
+    server_->Signal(signal);
+    EXPECT_EQ(server_->Wait(), 0) << grace;
+  }
 }
 
 TEST_F(LifecycleTest, TheDrainEndsWithUnavailableAtItsTimeout) {

@@ -1,5 +1,12 @@
 #include "tests/integration/cpp/replica_streams.h"
 
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <utility>
+
 namespace tlm {
 namespace {
 
@@ -25,6 +32,48 @@ void AskInChat(int i, v1::GenerateRequest* request) {
 }
 
 }  // namespace
+
+int FreePort() {
+  const int descriptor = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  EXPECT_EQ(bind(descriptor, reinterpret_cast<sockaddr*>(&address), size), 0);
+  EXPECT_EQ(getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  close(descriptor);
+  return ntohs(address.sin_port);
+}
+
+Replicas::Replicas(size_t count, std::vector<std::string> flags)
+    : flags_(std::move(flags)), replicas_(count) {
+  for (size_t i = 0; i < count; ++i) {
+    replicas_[i].metrics_port = FreePort();
+    Start(i);
+  }
+}
+
+std::vector<std::string> Replicas::targets() const {
+  std::vector<std::string> targets;
+  for (const Replica& one : replicas_) targets.push_back("127.0.0.1:" + std::to_string(one.port));
+  return targets;
+}
+
+void Replicas::End(size_t index, int signal, int status) {
+  ServerProcess& server = *replicas_[index].server;
+  server.Signal(signal);
+  EXPECT_EQ(server.Wait(), status) << server.output();
+}
+
+void Replicas::Start(size_t index) {
+  Replica& one = replicas_[index];
+  std::vector<std::string> flags = ReplicaFlags();
+  flags.push_back("--port=" + std::to_string(one.port));
+  flags.push_back("--metrics_port=" + std::to_string(one.metrics_port));
+  flags.insert(flags.end(), flags_.begin(), flags_.end());
+  one.server = ServerProcess::Serve(flags);
+  one.port = one.server->port();
+}
 
 std::vector<std::string> ReplicaFlags() {
   return {"--threads=1", "--tool_format=hermes", "--reasoning_format=think"};

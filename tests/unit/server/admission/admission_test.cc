@@ -19,6 +19,13 @@ using ::testing::HasSubstr;
 constexpr absl::StatusCode kUnavailable = absl::StatusCode::kUnavailable;
 constexpr absl::StatusCode kExhausted = absl::StatusCode::kResourceExhausted;
 
+Principal Tenant(const std::string& name, const TenantLimits& limits = {}) {
+  Principal caller;
+  caller.tenant = name;
+  caller.limits = limits;
+  return caller;
+}
+
 class AdmissionTest : public ::testing::Test {
  protected:
   absl::StatusOr<Admission::Ticket> Admit(const std::string& id, int64_t tokens = 1) {
@@ -30,20 +37,15 @@ class AdmissionTest : public ::testing::Test {
   Admission admission_{{.max_calls = 2, .max_tokens = 100}, clock_};
 };
 
-TEST_F(AdmissionTest, RefusesWithRetryTimeWhileStarting) {
-  const absl::Status status = Admit("a").status();
-  EXPECT_THAT(status, StatusIs(kUnavailable, _));
-  EXPECT_EQ(ReasonOf(status), "STARTING");
-  EXPECT_TRUE(RetryAfterOf(status).has_value());
-}
-
-TEST_F(AdmissionTest, RefusesWithRetryTimeWhileDraining) {
-  admission_.Open();
-  admission_.Drain();
-  const absl::Status status = Admit("a").status();
-  EXPECT_THAT(status, StatusIs(kUnavailable, _));
-  EXPECT_EQ(ReasonOf(status), "DRAINING");
-  EXPECT_TRUE(RetryAfterOf(status).has_value());
+TEST_F(AdmissionTest, RefusesWithRetryTimeWhileStartingAndDraining) {
+  for (const char* const reason : {"STARTING", "DRAINING"}) {
+    const absl::Status status = Admit("a").status();
+    EXPECT_THAT(status, StatusIs(kUnavailable, _));
+    EXPECT_EQ(ReasonOf(status), reason);
+    EXPECT_TRUE(RetryAfterOf(status).has_value());
+    admission_.Drain();
+    admission_.Open();  // late: it stays so
+  }
 }
 
 TEST_F(AdmissionTest, IsOpenWhenACallWouldBeAdmitted) {
@@ -63,9 +65,7 @@ TEST_F(AdmissionTest, IsOpenWhenACallWouldBeAdmitted) {
 
 TEST_F(AdmissionTest, ACallThatFindsTheQueueFullIsNotCharged) {
   absl::Status queue = ResourceExhausted("the queue is full");
-  Principal caller;
-  caller.tenant = "acme";
-  caller.limits.requests_per_minute = 1;
+  const Principal caller = Tenant("acme", {.requests_per_minute = 1});
   Admission admission({}, clock_, [&queue] { return queue; });
   EXPECT_EQ(ReasonOf(admission.Enter(caller)), "STARTING");
   admission.Open();
@@ -73,12 +73,6 @@ TEST_F(AdmissionTest, ACallThatFindsTheQueueFullIsNotCharged) {
   queue = absl::OkStatus();
   EXPECT_THAT(admission.Enter(caller), IsOk());
   EXPECT_EQ(ReasonOf(admission.Enter(caller)), "TENANT_QUOTA");
-}
-
-TEST_F(AdmissionTest, StaysDrainingWhenOpenedLate) {
-  admission_.Drain();
-  admission_.Open();
-  EXPECT_EQ(ReasonOf(Admit("a").status()), "DRAINING");
 }
 
 TEST_F(AdmissionTest, AdmitsAnIdAgainOnceItsTicketIsGone) {
@@ -166,21 +160,16 @@ TEST_F(AdmissionTest, AnIdMayBeFreeBeforeItsCallIsCountedOut) {
 
 TEST_F(AdmissionTest, TenantsDoNotSeeEachOthersIds) {
   admission_.Open();
-  Principal acme;
-  acme.tenant = "acme";
-  Principal other;
-  other.tenant = "other";
+  const Principal acme = Tenant("acme");
   const auto first = admission_.Admit({acme, "a", 1});
   EXPECT_THAT(first, IsOk());
   EXPECT_THAT(admission_.Admit({acme, "a", 1}), StatusIs(absl::StatusCode::kAlreadyExists, _));
-  EXPECT_THAT(admission_.Admit({other, "a", 1}), IsOk());
+  EXPECT_THAT(admission_.Admit({Tenant("other"), "a", 1}), IsOk());
 }
 
 TEST_F(AdmissionTest, HoldsATenantToItsLimits) {
   admission_.Open();
-  Principal acme;
-  acme.tenant = "acme";
-  acme.limits = {.tokens_per_minute = 50};
+  const Principal acme = Tenant("acme", {.tokens_per_minute = 50});
   {
     Admission::Ticket ticket = *admission_.Admit({acme, "a", 10});
     EXPECT_THAT(admission_.Admit({acme, "a", 10}), StatusIs(absl::StatusCode::kAlreadyExists, _));
@@ -202,9 +191,7 @@ TEST_F(AdmissionTest, HoldsATenantToItsLimits) {
 
 TEST_F(AdmissionTest, ComingInIsARequestWhateverBecomesOfIt) {
   admission_.Open();
-  Principal acme;
-  acme.tenant = "acme";
-  acme.limits = {.requests_per_minute = 3};
+  const Principal acme = Tenant("acme", {.requests_per_minute = 3});
   EXPECT_THAT(admission_.Enter(acme), IsOk());  // and is never admitted
   EXPECT_THAT(admission_.CountRequest(acme), IsOk());
   EXPECT_THAT(admission_.Enter(acme), IsOk());
@@ -220,21 +207,9 @@ TEST_F(AdmissionTest, ComingInIsARequestWhateverBecomesOfIt) {
   EXPECT_THAT(admission_.Enter(caller_), IsOk());
 }
 
-TEST_F(AdmissionTest, ACallThatFindsTheServerFullOrClosedIsNotCharged) {
-  Principal acme;
-  acme.tenant = "acme";
-  acme.limits = {.requests_per_minute = 1};
-  EXPECT_EQ(ReasonOf(admission_.Enter(acme)), "STARTING");
-  admission_.Open();
-  EXPECT_THAT(admission_.Enter(acme), IsOk());
-  EXPECT_EQ(ReasonOf(admission_.Enter(acme)), "TENANT_QUOTA");
-}
-
 TEST_F(AdmissionTest, NoCallIsAboveItsTenantsPriority) {
   admission_.Open();
-  Principal acme;
-  acme.tenant = "acme";
-  acme.limits.max_priority = 3;
+  const Principal acme = Tenant("acme", {.max_priority = 3});
   const absl::Status refused =
       admission_.Admit({.caller = acme, .request_id = "a", .priority = 4}).status();
   EXPECT_THAT(refused, StatusIs(absl::StatusCode::kPermissionDenied,

@@ -3,33 +3,26 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <optional>
 #include <thread>
 #include <vector>
 
 namespace tlm {
 namespace {
 
-TEST(ShutdownRequestTest, IsNotAskedAtFirst) {
-  const ShutdownRequest shutdown;
-  EXPECT_FALSE(shutdown.asked());
-}
-
 TEST(ShutdownRequestTest, TheFirstAskerDecidesTheTerms) {
-  ShutdownRequest shutdown;
-  EXPECT_TRUE(shutdown.Ask({.drain_limit = absl::Seconds(5)}));
-  EXPECT_FALSE(shutdown.Ask({.withdrawal_grace = false, .drain_limit = absl::Seconds(9)}));
-  EXPECT_FALSE(shutdown.Ask({}));
-  EXPECT_TRUE(shutdown.asked());
-  const ShutdownTerms terms = shutdown.Wait();
-  EXPECT_EQ(terms.drain_limit, absl::Seconds(5));
-  EXPECT_TRUE(terms.withdrawal_grace);
-}
-
-TEST(ShutdownRequestTest, AskingWithoutALimitCountsAsWell) {
-  ShutdownRequest shutdown;
-  EXPECT_TRUE(shutdown.Ask({}));
-  EXPECT_FALSE(shutdown.Ask({.withdrawal_grace = false, .drain_limit = absl::Seconds(9)}));
-  EXPECT_EQ(shutdown.Wait().drain_limit, std::nullopt);
+  for (const std::optional<absl::Duration> limit :
+       {std::optional(absl::Seconds(5)), std::optional<absl::Duration>()}) {
+    ShutdownRequest shutdown;
+    EXPECT_FALSE(shutdown.asked());
+    EXPECT_TRUE(shutdown.Ask({.drain_limit = limit}));
+    EXPECT_FALSE(shutdown.Ask({.withdrawal_grace = false, .drain_limit = absl::Seconds(9)}));
+    EXPECT_FALSE(shutdown.Ask({}));
+    EXPECT_TRUE(shutdown.asked());
+    const ShutdownTerms terms = shutdown.Wait();
+    EXPECT_EQ(terms.drain_limit, limit);
+    EXPECT_TRUE(terms.withdrawal_grace);
+  }
 }
 
 TEST(ShutdownRequestTest, WakesTheWaitingThread) {

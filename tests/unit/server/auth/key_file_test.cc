@@ -37,19 +37,17 @@ TEST(KeyFileTest, ReadsEverythingAndWritesTheSame) {
                            R"(],
     "certificates": [{"common_name": "ops-1", "tenant": "ops", "role": "admin"},
                      {"uri": "spiffe://d/acme", "tenant": "acme"}]})";
-  const absl::StatusOr<KeyFile> file = ParseKeyFile(text);
-  ASSERT_THAT(file, IsOk());
-  ASSERT_EQ(file->keys.size(), 1u);
-  EXPECT_EQ(file->keys[0].role, Role::kAdmin);
-  EXPECT_EQ(file->keys[0].expires, absl::FromUnixSeconds(1801350000));
-  EXPECT_TRUE(file->keys[0].disabled);
-  ASSERT_EQ(file->certificates.size(), 2u);
-  EXPECT_EQ(file->certificates[1].kind, CertificateName::kUri);
-  const std::string written = KeyFileText(*file);
-  const absl::StatusOr<KeyFile> again = ParseKeyFile(written);
-  ASSERT_THAT(again, IsOk());
-  EXPECT_EQ(KeyFileText(*again), written);
-  EXPECT_EQ(again->keys[0].expires, file->keys[0].expires);
+  const KeyFile file = ParseKeyFile(text).value();
+  ASSERT_EQ(file.keys.size(), 1u);
+  EXPECT_EQ(file.keys[0].role, Role::kAdmin);
+  EXPECT_EQ(file.keys[0].expires, absl::FromUnixSeconds(1801350000));
+  EXPECT_TRUE(file.keys[0].disabled);
+  ASSERT_EQ(file.certificates.size(), 2u);
+  EXPECT_EQ(file.certificates[1].kind, CertificateName::kUri);
+  const std::string written = KeyFileText(file);
+  const KeyFile again = ParseKeyFile(written).value();
+  EXPECT_EQ(KeyFileText(again), written);
+  EXPECT_EQ(again.keys[0].expires, file.keys[0].expires);
 }
 
 TEST(KeyFileTest, LimitsAreTheTenantsOwnThenTheDefaultsThenNone) {

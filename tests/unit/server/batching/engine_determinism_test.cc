@@ -153,8 +153,6 @@ class EngineDeterminismTest : public ::testing::TestWithParam<std::tuple<int, in
           request, Between(1, std::min<int64_t>(max_outputs, 5)), OneIn(3), Between(1, 20));
       for (uint32_t i = 0; i < readers.size(); ++i) {
         outputs.push_back({.request = OnlyOutput(request, i), .reader = readers[i]});
-        if (i > 0)
-          outputs.back().request.generate()->score_prompt = false;  // the first one's alone
       }
     } else {
       outputs.push_back({.request = request, .reader = nullptr});
@@ -165,61 +163,20 @@ class EngineDeterminismTest : public ::testing::TestWithParam<std::tuple<int, in
     return outputs;
   }
 
-  static void ExpectScoresAsAlone(const Submitted& submitted, const Collected& collected,
-                                  bool cancelled) {
-    if (submitted.request.score() != nullptr) {
-      const auto expected = ContinuationScoresAlone(submitted.request);
-      for (size_t i = 0; i < expected.size(); ++i) {
-        ExpectScores(EntriesOf(collected.scored, static_cast<int64_t>(i)), expected[i], cancelled);
-      }
-      return;
-    }
-    std::vector<SampledToken> scored;
-    for (const ScoredEntry& entry : collected.scored) {
-      scored.push_back(entry.token);
-      ASSERT_EQ(entry.index, static_cast<int64_t>(scored.size()));
-    }
-    const bool any =
-        submitted.request.generate() != nullptr && submitted.request.generate()->score_prompt;
-    ExpectScores(scored,
-                 any ? ScoresAlone(submitted.request.prompt, 1, 0) : std::vector<SampledToken>(),
-                 cancelled);
-  }
-
   // One that was cancelled, timed out or hit by a fault has received a beginning of it.
-  void ExpectAsAlone(const Submitted& submitted) const {
+  void ExpectSubmittedAsAlone(const Submitted& submitted) const {
     const Collected collected = submitted.reader->collected();
     ASSERT_EQ(collected.ends.size(), 1);
     ASSERT_LE(collected.starts.size(), 1);
     const StreamEnd& end = collected.ends[0];
-    const bool cancelled =
+    const bool cut_short =
         !end.status.ok() || (end.reason == FinishReason::kTimeLimit &&
                              submitted.request.soft_deadline < absl::InfiniteFuture());
     ASSERT_TRUE(end.status.ok() ||
                 (submitted.detached && end.status.code() == absl::StatusCode::kCancelled) ||
                 (faults_ > 0 && end.status.code() == absl::StatusCode::kInternal))
         << end.status;
-    ExpectScoresAsAlone(submitted, collected, cancelled);
-    if (submitted.request.generate() != nullptr) {
-      std::vector<int32_t> expected = GenerateAlone(submitted.request, kContext);
-      if (cancelled) {
-        ASSERT_LE(collected.tokens.size(), expected.size());
-        expected.resize(collected.tokens.size());
-      }
-      EXPECT_EQ(collected.token_ids(), expected);
-      return;
-    }
-    if (submitted.request.forward() == nullptr) return;
-    const std::vector<int64_t>& positions = submitted.request.forward()->positions;
-    if (!cancelled) {
-      ASSERT_EQ(collected.rows.size(), positions.size());
-    }
-    for (size_t i = 0; i < collected.rows.size(); ++i) {
-      ASSERT_EQ(collected.rows[i].position, positions[i]);
-      const std::span<const int32_t> before =
-          std::span(submitted.request.prompt).first(static_cast<size_t>(positions[i]) + 1);
-      ASSERT_EQ(collected.rows[i].logits, ScriptedModel::LogitsAfter(before));
-    }
+    ExpectAsAlone(collected, submitted.request, kContext, cut_short);
   }
 
   void RunSchedule(bool with_faults);
@@ -271,7 +228,7 @@ void EngineDeterminismTest::RunSchedule(bool with_faults) {
   EXPECT_EQ(bench.stats.finished_requests, requests_);
   for (const Submitted& submitted : all) {
     submitted.reader->TakeNow();
-    ExpectAsAlone(submitted);
+    ExpectSubmittedAsAlone(submitted);
   }
 }
 

@@ -15,10 +15,8 @@ constexpr int32_t kEos = ScriptedModel::kVocabSize - 1;
 
 // Masks are always in time, and runs are found before the next step.
 LoopSetup Patient() {
-  LoopSetup setup;
-  setup.options.max_mask_wait = absl::Seconds(100);
-  setup.options.max_run_wait = 1e9;
-  return setup;
+  return SetupWith(&EngineOptions::max_mask_wait, absl::Seconds(100))
+      .With(&EngineOptions::max_run_wait, 1e9);
 }
 
 Request Constrained(std::vector<std::string> choices, std::vector<int32_t> end_ids = {kEos}) {
@@ -61,20 +59,17 @@ TEST(EngineLoopConstraintsTest, AnEndTokenEndsAWholeText) {
   EXPECT_EQ(ran.ids.back(), kEos);
 }
 
-TEST(EngineLoopConstraintsTest, AWholeTextWithoutEndTokensIsComplete) {
-  const Ran ran = RunAlone(Constrained({"knot"}, {}));
-  ASSERT_TRUE(ran.end.status.ok()) << ran.end.status;
-  EXPECT_EQ(ran.end.reason, FinishReason::kConstraintComplete);
-  EXPECT_EQ(TextOf(ran.ids), "knot");
-}
-
-TEST(EngineLoopConstraintsTest, EndTokensThatAreKeptBackOrBannedCompleteIt) {
+TEST(EngineLoopConstraintsTest, AWholeTextThatNoEndTokenMayFollowIsComplete) {
   Request early = Constrained({"knot"});
   early.generate()->stop.min_new_tokens = 30;
-  EXPECT_EQ(RunAlone(early).end.reason, FinishReason::kConstraintComplete);
   Request banned = Constrained({"knot"});
   banned.generate()->sampling.banned_token_ids = {kEos};
-  EXPECT_EQ(RunAlone(banned).end.reason, FinishReason::kConstraintComplete);
+  for (const Request& request : {Constrained({"knot"}, {}), early, banned}) {
+    const Ran ran = RunAlone(request);
+    ASSERT_TRUE(ran.end.status.ok()) << ran.end.status;
+    EXPECT_EQ(ran.end.reason, FinishReason::kConstraintComplete);
+    EXPECT_EQ(TextOf(ran.ids), "knot");
+  }
 }
 
 TEST(EngineLoopConstraintsTest, WhereNothingMayFollowTheOutputEnds) {
@@ -120,9 +115,9 @@ TEST(EngineLoopConstraintsTest, ForcedRunsAreTheDrawnOnesInFewerSteps) {
     EXPECT_GE(forced.end.uncomputed_tokens, 1);
     // The first token, the one behind "rst", and perhaps the end behind the shorter text.
     EXPECT_LE(forced.launches, 4);
-    LoopSetup hasty = Patient();
-    hasty.options.max_run_wait = 0;
-    hasty.options.max_mask_wait = absl::ZeroDuration();
+    const LoopSetup hasty = Patient()
+                                .With(&EngineOptions::max_run_wait, 0)
+                                .With(&EngineOptions::max_mask_wait, absl::ZeroDuration());
     EXPECT_EQ(RunAlone(request, hasty).ids, with_draws.ids);
   }
 }
@@ -164,13 +159,11 @@ TEST(EngineLoopConstraintsTest, EveryOutputHasAPlaceOfItsOwn) {
   Request request = Constrained(choices);
   request.generate()->sampling.seed = 4;
   LoopBench bench(Patient());
-  const auto readers = bench.SubmitOutputs(request, 6);
+  bench.SubmitOutputs(request, 6);
   while (bench.ended == 0) {
     if (!bench.Step()) bench.queue->WaitForWork(absl::Milliseconds(1));
   }
-  for (uint32_t i = 0; i < readers.size(); ++i) {
-    EXPECT_EQ(readers[i]->collected().token_ids(), GenerateAlone(OnlyOutput(request, i), 512));
-  }
+  bench.Finish();
 }
 
 }  // namespace

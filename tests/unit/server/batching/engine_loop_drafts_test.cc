@@ -2,9 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <memory>
-#include <utility>
-#include <vector>
+#include <optional>
+#include <tuple>
 
 #include "tests/support/known_drafts.h"
 #include "tests/unit/server/batching/loop_bench.h"
@@ -48,19 +47,17 @@ class DraftsTest : public ::testing::TestWithParam<std::tuple<int, int>> {  // l
 TEST_P(DraftsTest, TokensAreThoseWithoutGuesses) {
   KnownDrafts oracle = Oracle(truth());
   LoopBench bench(Always(max_launched()), &oracle);
-  std::vector<std::pair<std::shared_ptr<CollectingReader>, std::vector<int32_t>>> all;
-  int64_t accepted = 0;
-  int64_t drafted = 0;
+  Readers readers;
   for (uint64_t seed = 0; seed < 24; ++seed) {
     const Request request = Sampled(1 + 11 * static_cast<int64_t>(seed), 60, seed);
-    const std::vector<int32_t> alone = GenerateAlone(request, kContext);
-    oracle.Add(request.prompt, alone);
-    all.emplace_back(bench.Submit(request, seed % 3 == 0 ? 3 : TokenStream::kUnbounded), alone);
+    oracle.Add(request.prompt, GenerateAlone(request, kContext));
+    readers.push_back(bench.Submit(request, seed % 3 == 0 ? 3 : TokenStream::kUnbounded));
     if (seed % 4 == 0) bench.Step();
   }
-  bench.StepUntilNothingCanBeDone();
-  for (const auto& [reader, alone] : all) {
-    EXPECT_EQ(reader->collected().token_ids(), alone);
+  bench.Finish();
+  int64_t accepted = 0;
+  int64_t drafted = 0;
+  for (const Reader& reader : readers) {
     const SpeculationCounts& counts = OnlyEnd(*reader).speculation;
     EXPECT_LE(counts.accepted, counts.drafted);
     accepted += counts.accepted;
@@ -73,7 +70,6 @@ TEST_P(DraftsTest, TokensAreThoseWithoutGuesses) {
   if (truth() == 0) {
     EXPECT_LT(accepted * 10, drafted);
   }
-  EXPECT_EQ(bench.stats.kv_blocks_used, 0);
   EXPECT_EQ(oracle.forgotten().size(), 24);
 }
 
@@ -81,74 +77,70 @@ INSTANTIATE_TEST_SUITE_P(Truth, DraftsTest,
                          ::testing::Combine(::testing::Values(1, 2),
                                             ::testing::Values(0, 50, 90, 100)));
 
-TEST(EngineLoopDraftsTest, RightGuessesSaveSteps) {
-  KnownDrafts oracle = Oracle(100);
-  LoopBench bench(Always(), &oracle);
-  const Request request = GenerateRequest(Prompt(10), 61);
-  oracle.Add(request.prompt, GenerateAlone(request, kContext));
-  const auto reader = bench.Submit(request);
-  bench.StepUntilNothingCanBeDone();
+// One greedy request, whose tokens the source of drafts knows.
+class EngineLoopDraftsTest : public ::testing::Test {
+ protected:
+  LoopBench& Start(int truth, const Request& request) {
+    oracle_.emplace(Oracle(truth));
+    bench_.emplace(Always(), &*oracle_);
+    oracle_->Add(request.prompt, GenerateAlone(request, kContext));
+    reader_ = bench_->Submit(request);
+    return *bench_;
+  }
+
+  std::optional<KnownDrafts> oracle_;
+  std::optional<LoopBench> bench_;
+  Reader reader_;
+};
+
+TEST_F(EngineLoopDraftsTest, RightGuessesSaveSteps) {
+  LoopBench& bench = Start(100, GenerateRequest(Prompt(10), 61));
+  bench.Finish();
   // The prompt's step gives one, every other six.
-  EXPECT_EQ(OnlyEnd(*reader).steps, 11);
-  EXPECT_EQ(OnlyEnd(*reader).speculation.drafted, 50);
-  EXPECT_EQ(OnlyEnd(*reader).speculation.accepted, 50);
-  EXPECT_EQ(OnlyEnd(*reader).speculation.steps_saved, 50);
+  EXPECT_EQ(OnlyEnd(*reader_).steps, 11);
+  EXPECT_EQ(OnlyEnd(*reader_).speculation.drafted, 50);
+  EXPECT_EQ(OnlyEnd(*reader_).speculation.accepted, 50);
+  EXPECT_EQ(OnlyEnd(*reader_).speculation.steps_saved, 50);
   EXPECT_EQ(bench.stats.decode_tokens, 60);
 }
 
-TEST(EngineLoopDraftsTest, WrongGuessesGiveTheirBlocksBack) {
-  KnownDrafts oracle = Oracle(0);
-  LoopSetup setup = Always();
-  LoopBench bench(setup, &oracle);
-  const Request request = GenerateRequest(Prompt(59), 12);
-  oracle.Add(request.prompt, GenerateAlone(request, kContext));
-  const auto reader = bench.Submit(request);
+TEST_F(EngineLoopDraftsTest, WrongGuessesGiveTheirBlocksBack) {
+  LoopBench& bench = Start(0, GenerateRequest(Prompt(59), 12));
   bench.Step();
-  bench.Step();  // positions 59 to 64, those behind 59 wrong
+  bench.Step();  // positions 59 to 64, those after 59 wrong
   EXPECT_EQ(bench.model.launches(), 2);
   EXPECT_EQ(bench.stats.kv_blocks_used, 1);
-  bench.StepUntilNothingCanBeDone();
-  EXPECT_EQ(reader->collected().token_ids(), GenerateAlone(request, kContext));
+  bench.Finish();
 }
 
-TEST(EngineLoopDraftsTest, ARequestMayRefuseGuesses) {
-  KnownDrafts oracle = Oracle(100);
-  LoopBench bench(Always(), &oracle);
+TEST_F(EngineLoopDraftsTest, ARequestMayRefuseGuesses) {
   Request request = GenerateRequest(Prompt(10), 31);
-  oracle.Add(request.prompt, GenerateAlone(request, kContext));
   request.generate()->max_draft_tokens = 0;
-  const auto reader = bench.Submit(request);
-  bench.StepUntilNothingCanBeDone();
-  EXPECT_EQ(OnlyEnd(*reader).steps, 31);
-  EXPECT_EQ(oracle.guesses(), 0);
+  Start(100, request).Finish();
+  EXPECT_EQ(OnlyEnd(*reader_).steps, 31);
+  EXPECT_EQ(oracle_->guesses(), 0);
 }
 
-TEST(EngineLoopDraftsTest, ABrokenSourceIsLeftAlone) {
-  KnownDrafts oracle = Oracle(100);
-  LoopBench bench(Always(), &oracle);
-  const Request request = GenerateRequest(Prompt(10), 31);
-  oracle.set_fails();
-  const auto reader = bench.Submit(request);
+TEST_F(EngineLoopDraftsTest, ABrokenSourceIsLeftAlone) {
+  LoopBench& bench = Start(100, GenerateRequest(Prompt(10), 31));
+  oracle_->set_fails();
   int64_t told = 0;
   while (bench.Step()) told += bench.stats.fault.ok() ? 0 : 1;
   EXPECT_EQ(told, 1);
-  EXPECT_EQ(reader->collected().token_ids(), GenerateAlone(request, kContext));
+  bench.Finish();
 }
 
-TEST(EngineLoopDraftsTest, GuessesStopWhereThePoolIsFull) {
+TEST_F(EngineLoopDraftsTest, GuessesStopWhereThePoolIsFull) {
   KnownDrafts oracle = Oracle(90);
   LoopSetup setup = Always();
   setup.blocks = 6;
   LoopBench bench(setup, &oracle);
-  std::vector<std::pair<std::shared_ptr<CollectingReader>, std::vector<int32_t>>> all;
   for (uint64_t seed = 0; seed < 8; ++seed) {
     const Request request = Sampled(40 + 10 * static_cast<int64_t>(seed), 100, seed);
-    const std::vector<int32_t> alone = GenerateAlone(request, kContext);
-    oracle.Add(request.prompt, alone);
-    all.emplace_back(bench.Submit(request), alone);
+    oracle.Add(request.prompt, GenerateAlone(request, kContext));
+    bench.Submit(request);
   }
-  bench.StepUntilNothingCanBeDone();
-  for (const auto& [reader, alone] : all) EXPECT_EQ(reader->collected().token_ids(), alone);
+  bench.Finish();
   EXPECT_GT(bench.stats.preemptions, 0);
 }
 

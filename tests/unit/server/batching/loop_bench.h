@@ -17,6 +17,7 @@
 #include "tests/support/collecting_reader.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/scripted_model.h"
+#include "tests/unit/server/batching/requests.h"
 
 namespace tlm {
 
@@ -27,6 +28,9 @@ inline StreamEnd OnlyEnd(const CollectingReader& reader) {
   return collected.ends.empty() ? StreamEnd() : collected.ends[0];
 }
 
+using Reader = std::shared_ptr<CollectingReader>;
+using Readers = std::vector<Reader>;
+
 struct LoopSetup {
   int64_t blocks = 64;
   int64_t max_context = 512;
@@ -36,12 +40,18 @@ struct LoopSetup {
   EngineOptions options = {.max_decode_stretch = 0, .speculation = Speculation::kOff};
   bool own_thread = false;  // the model computes on one
   int max_launched = 1;     // batches at a time
+
+  // The same with another value of one option.
+  template <typename T>
+  LoopSetup With(T EngineOptions::*option, std::type_identity_t<T> value) const {
+    LoopSetup setup = *this;
+    setup.options.*option = value;
+    return setup;
+  }
 };
 template <typename T>
 LoopSetup SetupWith(T EngineOptions::*option, std::type_identity_t<T> value) {
-  LoopSetup setup;
-  setup.options.*option = value;
-  return setup;
+  return LoopSetup().With(option, value);
 }
 
 class LoopBench {
@@ -61,27 +71,26 @@ class LoopBench {
   }
 
   // As Engine::Submit does.
-  std::shared_ptr<CollectingReader> Submit(Request request,
-                                           int64_t capacity = TokenStream::kUnbounded,
-                                           bool paused = false) {
-    auto reader = CollectingReader::Create(capacity, paused);
-    request.stream = reader->stream();
-    const int64_t cached = (stats.kv_blocks_used + stats.kv_blocks_cached) * kBlockTokens;
-    const absl::Status status = queue->Push(std::move(request), clock.Now(), cached);
-    EXPECT_TRUE(status.ok()) << status;
-    return reader;
+  Reader Submit(Request request, int64_t capacity = TokenStream::kUnbounded, bool paused = false) {
+    return SubmitOutputs(std::move(request), 1, paused, capacity)[0];
   }
 
   // A request for several outputs; one reader for each.
-  std::vector<std::shared_ptr<CollectingReader>> SubmitOutputs(
-      Request request, int64_t outputs, bool paused = false,
-      int64_t capacity = TokenStream::kUnbounded) {
-    std::vector<std::shared_ptr<CollectingReader>> readers(1);
-    for (int64_t i = 1; i < outputs; ++i) {
+  Readers SubmitOutputs(Request request, int64_t outputs, bool paused = false,
+                        int64_t capacity = TokenStream::kUnbounded) {
+    Readers readers;
+    for (int64_t i = 0; i < outputs; ++i) {
       readers.push_back(CollectingReader::Create(capacity, paused));
-      request.branch_streams.push_back(readers.back()->stream());
+      Request alone = request;
+      if (alone.generate() != nullptr) alone = OnlyOutput(request, static_cast<uint32_t>(i));
+      submitted_.push_back({std::move(alone), readers.back()});
+      if (i > 0) request.branch_streams.push_back(readers.back()->stream());
     }
-    readers[0] = Submit(std::move(request), capacity, paused);
+    request.stream = readers[0]->stream();
+    const int64_t cached = (stats.kv_blocks_used + stats.kv_blocks_cached) * kBlockTokens;
+    const absl::Status status = queue->Push(std::move(request), clock.Now(), cached);
+    EXPECT_TRUE(status.ok()) << status;
+    ++requests_;
     return readers;
   }
 
@@ -106,12 +115,50 @@ class LoopBench {
     }
   }
 
+  // The output has ended well and is what its request gives alone.
+  void ExpectAsAlone(const Reader& reader) const {
+    const CollectingReader::Collected collected = reader->collected();
+    EXPECT_EQ(collected.starts.size(), 1);
+    EXPECT_TRUE(OnlyEnd(*reader).status.ok()) << OnlyEnd(*reader).status;
+    for (const Submitted& submitted : submitted_) {
+      if (submitted.reader != reader) continue;
+      tlm::ExpectAsAlone(collected, submitted.request, model.limits().max_context);
+    }
+  }
+  // Every request has ended, and has left nothing.
+  void ExpectNothingLeft() const {
+    EXPECT_EQ(ended, requests_);
+    EXPECT_EQ(stats.finished_requests, requests_);
+    EXPECT_EQ(stats.kv_blocks_used, 0);
+    EXPECT_EQ(stats.running_requests, 0);
+    EXPECT_EQ(stats.waiting_requests, 0);
+    EXPECT_EQ(queue->waiting().requests, 0);
+    EXPECT_EQ(queue->waiting().prompt_tokens, 0);
+  }
+  // Steps until every request has ended: all outputs but `others` as alone.
+  void Finish(const std::set<Reader>& others = {}) {
+    StepUntilNothingCanBeDone();
+    for (const Submitted& submitted : submitted_) {
+      if (!others.contains(submitted.reader)) ExpectAsAlone(submitted.reader);
+    }
+    ExpectNothingLeft();
+  }
+
   FakeClock clock;
   ScriptedModel model;
   std::shared_ptr<RequestQueue> queue;
   EngineLoop loop;
   EngineStats stats;  // after the last step
   int64_t ended = 0;
+
+ private:
+  struct Submitted {
+    Request request;  // for this output alone
+    Reader reader;
+  };
+
+  std::vector<Submitted> submitted_;
+  int64_t requests_ = 0;
 };
 
 }  // namespace tlm

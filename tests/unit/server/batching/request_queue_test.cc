@@ -52,28 +52,29 @@ Request WithDeadline(absl::Duration in, int64_t max_new_tokens = 1) {
   return request;
 }
 
-TEST(RequestQueueTest, PushMovesWhenItReturnsOk) {
+class MeasuredQueueTest : public ::testing::Test {
+ protected:
+  MeasuredQueueTest() { queue_.SetEstimates(Measured(2)); }
+
+  RequestQueue queue_{{.requests = 100, .prompt_tokens = 1 << 20}};
+};
+
+TEST(RequestQueueTest, PushMovesIfAndOnlyIfItReturnsOk) {
   RequestQueue queue({.requests = 1, .prompt_tokens = 100});
   Request request = GenerateRequest(Prompt(5), 1);
   ASSERT_TRUE(queue.Push(std::move(request), kNow + absl::Seconds(7)).ok());
   EXPECT_EQ(request.stream, nullptr);
   EXPECT_TRUE(request.prompt.empty());
-
+  Request refused = GenerateRequest(Prompt(6), 1);
+  const auto stream = refused.stream;
+  EXPECT_FALSE(queue.Push(std::move(refused), kNow).ok());
+  EXPECT_EQ(refused.stream, stream);
+  EXPECT_EQ(refused.prompt, Prompt(6));
+  EXPECT_EQ(refused.arrival, absl::InfinitePast());
   const std::vector<Request> taken = queue.Take();
   ASSERT_EQ(taken.size(), 1);
   EXPECT_EQ(taken[0].prompt, Prompt(5));
   EXPECT_EQ(taken[0].arrival, kNow + absl::Seconds(7));
-}
-
-TEST(RequestQueueTest, PushLeavesTheRequestAloneWhenItRefuses) {
-  RequestQueue queue({.requests = 1, .prompt_tokens = 100});
-  ASSERT_TRUE(queue.Push(GenerateRequest(Prompt(5), 1), kNow).ok());
-  Request request = GenerateRequest(Prompt(6), 1);
-  const auto stream = request.stream;
-  EXPECT_FALSE(queue.Push(std::move(request), kNow).ok());
-  EXPECT_EQ(request.stream, stream);
-  EXPECT_EQ(request.prompt, Prompt(6));
-  EXPECT_EQ(request.arrival, absl::InfinitePast());
 }
 
 TEST(RequestQueueTest, BoundsRequestsUntilTheyAreReleased) {
@@ -193,13 +194,11 @@ TEST(RequestQueueTest, AnEmptyQueueRefusesNothingForItsWait) {
   EXPECT_TRUE(queue.Push(WithDeadline(absl::Milliseconds(1)), kNow).ok());
 }
 
-TEST(RequestQueueTest, RefusesWhatCannotBeDoneInTime) {
-  RequestQueue queue({.requests = 100, .prompt_tokens = 1 << 20});
-  queue.SetEstimates(Measured(2));
+TEST_F(MeasuredQueueTest, RefusesWhatCannotBeDoneInTime) {
   Request request = GenerateRequest(Prompt(4000), 300);
   request.generate()->stop.min_new_tokens = 201;
   request.deadline = kNow + absl::Milliseconds(2900);  // of six seconds
-  const absl::Status refused = queue.Push(std::move(request), kNow);
+  const absl::Status refused = queue_.Push(std::move(request), kNow);
   EXPECT_EQ(refused.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(ReasonOf(refused), "INFEASIBLE");
   EXPECT_EQ(refused.message(),
@@ -208,89 +207,75 @@ TEST(RequestQueueTest, RefusesWhatCannotBeDoneInTime) {
   EXPECT_EQ(RetryAfterOf(refused), std::nullopt);
   EXPECT_NE(request.stream, nullptr);
   // What may be in the cache need not be computed.
-  EXPECT_TRUE(queue.Push(std::move(request), kNow, /*cached_tokens=*/3900).ok());
+  EXPECT_TRUE(queue_.Push(std::move(request), kNow, /*cached_tokens=*/3900).ok());
 }
 
-TEST(RequestQueueTest, TheTimeInTheQueueCountsToo) {
-  RequestQueue queue({.requests = 100, .prompt_tokens = 1 << 20});
-  queue.SetEstimates(Measured(2));
+TEST_F(MeasuredQueueTest, TheTimeInTheQueueCountsToo) {
   for (int i = 0; i < 20; ++i) {
-    ASSERT_TRUE(queue.Push(WithDeadline(absl::Seconds(60)), kNow).ok());
+    ASSERT_TRUE(queue_.Push(WithDeadline(absl::Seconds(60)), kNow).ok());
   }
-  EXPECT_EQ(ReasonOf(queue.Push(WithDeadline(absl::Seconds(60)), kNow)), "");
+  EXPECT_EQ(ReasonOf(queue_.Push(WithDeadline(absl::Seconds(60)), kNow)), "");
   // Behind all of them, and with as little time as if it were before them.
   Request low = WithDeadline(absl::Seconds(5));
   low.priority = -1;
-  EXPECT_EQ(ReasonOf(queue.Push(std::move(low), kNow)), "INFEASIBLE");
+  EXPECT_EQ(ReasonOf(queue_.Push(std::move(low), kNow)), "INFEASIBLE");
 }
 
-TEST(RequestQueueTest, EarlierDeadlinesDoNotWaitForLaterOnes) {
-  RequestQueue queue({.requests = 100, .prompt_tokens = 1 << 20});
-  queue.SetEstimates(Measured(2));
+TEST_F(MeasuredQueueTest, EarlierDeadlinesDoNotWaitForLaterOnes) {
   for (int i = 0; i < 20; ++i) {
-    ASSERT_TRUE(queue.Push(WithDeadline(absl::Seconds(60)), kNow).ok());
+    ASSERT_TRUE(queue_.Push(WithDeadline(absl::Seconds(60)), kNow).ok());
   }
-  EXPECT_TRUE(queue.Push(WithDeadline(absl::Seconds(1)), kNow).ok());
+  EXPECT_TRUE(queue_.Push(WithDeadline(absl::Seconds(1)), kNow).ok());
 }
 
-TEST(RequestQueueTest, RefusesWhatWouldProbablyBeBegunInVain) {
-  RequestQueue queue({.requests = 100, .prompt_tokens = 1 << 20});
-  queue.SetEstimates(Measured(2));
+TEST_F(MeasuredQueueTest, RefusesWhatWouldProbablyBeBegunInVain) {
   // Four seconds to run, and half a second to wait for each of the others.
   absl::Status status;
-  while (status.ok()) status = queue.Push(WithDeadline(absl::Seconds(12), 390), kNow);
-  EXPECT_EQ(queue.waiting().requests, 12);
+  while (status.ok()) status = queue_.Push(WithDeadline(absl::Seconds(12), 390), kNow);
+  EXPECT_EQ(queue_.waiting().requests, 12);
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(ReasonOf(status), "QUEUE_FULL");
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("12s are left until the deadline, the queue takes about 6s and the"));
   EXPECT_TRUE(RetryAfterOf(status).has_value());
-  EXPECT_TRUE(queue.Push(WithDeadline(absl::Seconds(14), 390), kNow).ok());
+  EXPECT_TRUE(queue_.Push(WithDeadline(absl::Seconds(14), 390), kNow).ok());
 }
 
-TEST(RequestQueueTest, TheLengthOfARequestAloneIsNoReasonToRefuseIt) {
-  RequestQueue queue({.requests = 100, .prompt_tokens = 1 << 20});
-  queue.SetEstimates(Measured(2));
+TEST_F(MeasuredQueueTest, TheLengthOfARequestAloneIsNoReasonToRefuseIt) {
   // An hour's worth of tokens, with a deadline that cuts them off.
-  EXPECT_TRUE(queue.Push(WithDeadline(absl::Seconds(30), 1 << 20), kNow).ok());
-  EXPECT_TRUE(queue.Push(WithDeadline(absl::Seconds(30), 1 << 20), kNow).ok());
+  EXPECT_TRUE(queue_.Push(WithDeadline(absl::Seconds(30), 1 << 20), kNow).ok());
+  EXPECT_TRUE(queue_.Push(WithDeadline(absl::Seconds(30), 1 << 20), kNow).ok());
 }
 
-TEST(RequestQueueTest, KeepsTheChanceOfThoseThatWait) {
-  RequestQueue queue({.requests = 100, .prompt_tokens = 1 << 20});
-  queue.SetEstimates(Measured(2));
-  while (queue.Push(WithDeadline(absl::Seconds(10)), kNow).ok()) {
+TEST_F(MeasuredQueueTest, KeepsTheChanceOfThoseThatWait) {
+  while (queue_.Push(WithDeadline(absl::Seconds(10)), kNow).ok()) {
   }
-  const int64_t taken = queue.waiting().requests;
+  const int64_t taken = queue_.waiting().requests;
   EXPECT_GE(taken, 10);
   EXPECT_LE(taken, 20);
-  const absl::Status refused = queue.Push(WithDeadline(absl::Seconds(5)), kNow);
+  const absl::Status refused = queue_.Push(WithDeadline(absl::Seconds(5)), kNow);
   EXPECT_EQ(ReasonOf(refused), "QUEUE_FULL");
   // They have gained time since.
-  for (Request& request : queue.Take()) {
-    if (queue.waiting().requests > taken / 2) queue.Release(request, InputTokens(request));
+  for (Request& request : queue_.Take()) {
+    if (queue_.waiting().requests > taken / 2) queue_.Release(request, InputTokens(request));
   }
-  EXPECT_TRUE(queue.Push(WithDeadline(absl::Seconds(5)), kNow).ok());
+  EXPECT_TRUE(queue_.Push(WithDeadline(absl::Seconds(5)), kNow).ok());
 }
 
-TEST(RequestQueueTest, TenantsDoNotWaitForEachOthersDeadlines) {
-  RequestQueue queue({.requests = 100, .prompt_tokens = 1 << 20});
-  queue.SetEstimates(Measured(2));
-  while (queue.Push(WithDeadline(absl::Seconds(10)), kNow).ok()) {
+TEST_F(MeasuredQueueTest, TenantsDoNotWaitForEachOthersDeadlines) {
+  while (queue_.Push(WithDeadline(absl::Seconds(10)), kNow).ok()) {
   }
   Request other = WithDeadline(absl::Seconds(2));
   other.tenant = "other";
-  EXPECT_TRUE(queue.Push(std::move(other), kNow).ok());
+  EXPECT_TRUE(queue_.Push(std::move(other), kNow).ok());
 }
 
-TEST(RequestQueueTest, ASoftDeadlineIsAlwaysMet) {
-  RequestQueue queue({.requests = 100, .prompt_tokens = 1 << 20});
-  queue.SetEstimates(Measured(2));
+TEST_F(MeasuredQueueTest, ASoftDeadlineIsAlwaysMet) {
   Request request = GenerateRequest(Prompt(4000), 300);
   request.generate()->stop.min_new_tokens = 300;
   request.deadline = kNow + absl::Milliseconds(200);
   request.soft_deadline = kNow + absl::Milliseconds(100);
-  EXPECT_TRUE(queue.Push(std::move(request), kNow).ok());
+  EXPECT_TRUE(queue_.Push(std::move(request), kNow).ok());
 }
 
 TEST(RequestQueueTest, ClosedRefusesButKeepsWhatItHas) {
@@ -317,27 +302,19 @@ TEST(RequestQueueTest, TakeIsInOrderOfArrivalAndEmpties) {
   EXPECT_TRUE(queue.Take().empty());
 }
 
-TEST(RequestQueueTest, WaitEndsAtOnceWhenThereIsWorkOrNoTime) {
+TEST(RequestQueueTest, WorkAWakeAndNoTimeEndAWait) {
   RequestQueue queue({.requests = 10, .prompt_tokens = 100});
   queue.WaitForWork(absl::ZeroDuration());
   queue.WaitForWork(-absl::InfiniteDuration());
-  queue.Wake();
-  queue.WaitForWork(absl::InfiniteDuration());
-  queue.Take();
-  ASSERT_TRUE(queue.Push(GenerateRequest(Prompt(1), 1), kNow).ok());
-  queue.WaitForWork(absl::InfiniteDuration());
-}
-
-TEST(RequestQueueTest, PushAndWakeEndAWait) {
-  RequestQueue queue({.requests = 10, .prompt_tokens = 100});
   for (const bool push : {true, false}) {
-    std::thread other([&] {
-      if (push) {
-        EXPECT_TRUE(queue.Push(GenerateRequest(Prompt(1), 1), kNow).ok());
-      } else {
-        queue.Wake();
-      }
-    });
+    const auto end = [&] {
+      if (!push) return queue.Wake();
+      EXPECT_TRUE(queue.Push(GenerateRequest(Prompt(1), 1), kNow).ok());
+    };
+    end();  // before the wait
+    queue.WaitForWork(absl::InfiniteDuration());
+    queue.Take();
+    std::thread other(end);
     queue.WaitForWork(absl::InfiniteDuration());
     other.join();
     EXPECT_EQ(queue.Take().size(), push ? 1 : 0);

@@ -19,6 +19,7 @@
 #include "model/sampling/sampling_job.h"
 #include "server/batching/request.h"
 #include "server/batching/token_stream.h"
+#include "tests/support/collecting_reader.h"
 #include "tests/support/scripted_model.h"
 
 namespace tlm {
@@ -95,6 +96,11 @@ inline Request GenerateRequest(std::vector<int32_t> prompt, int64_t max_new_toke
   return request;
 }
 
+inline Request WithPriority(int32_t priority, Request request) {
+  request.priority = priority;
+  return request;
+}
+
 inline Request ForwardRequest(std::vector<int32_t> prompt, std::vector<int64_t> positions,
                               std::shared_ptr<TokenStream> stream) {
   Request request;
@@ -125,7 +131,7 @@ inline std::vector<int64_t> AllPositions(int64_t count) {
   return positions;
 }
 
-// The tokens ScriptedModel gives this request when nothing else exists: no cache, no batch.
+// The tokens that ScriptedModel gives this request without a cache or a batch.
 inline std::vector<int32_t> GenerateAlone(const Request& request, int64_t max_context) {
   const GenerateWork& work = *request.generate();
   const auto ends = [&](int32_t id, int64_t generated) {
@@ -144,7 +150,7 @@ inline std::vector<int32_t> GenerateAlone(const Request& request, int64_t max_co
   }
   Sampler sampler;
   std::vector<int32_t> tokens = request.prompt;
-  std::vector<int32_t> generated;  // behind what the request brings
+  std::vector<int32_t> generated;  // after what the request brings
   TokenHistory history;
   history.AddPrompt(tokens);
   for (const int32_t id : work.generated) history.AddOutput(id);
@@ -182,6 +188,7 @@ inline std::vector<int32_t> GenerateAlone(const Request& request, int64_t max_co
 inline Request OnlyOutput(Request request, uint32_t index) {
   request.branch_streams.clear();
   request.generate()->output_index += index;
+  if (index > 0) request.generate()->score_prompt = false;
   return request;
 }
 
@@ -202,7 +209,7 @@ inline std::vector<SampledToken> ScoresAlone(std::span<const int32_t> tokens, si
   return scores;
 }
 
-// That of each continuation of a Score request.
+// The same for each continuation of a Score request.
 inline std::vector<std::vector<SampledToken>> ContinuationScoresAlone(const Request& request) {
   std::vector<std::vector<SampledToken>> scores;
   for (const std::vector<int32_t>& ids : request.score()->continuations) {
@@ -238,6 +245,53 @@ inline void ExpectScores(const std::vector<SampledToken>& collected,
     EXPECT_TRUE(same(*collected[i].score, *expected[i].score));
     EXPECT_TRUE(std::equal(collected[i].top.begin(), collected[i].top.end(),
                            expected[i].top.begin(), expected[i].top.end(), same));
+  }
+}
+
+// What `collected` has of an output is what the request of this output alone gives, bit for bit; a
+// beginning of it if it was cut short.
+inline void ExpectAsAlone(const CollectingReader::Collected& collected, const Request& request,
+                          int64_t max_context, bool cut_short = false) {
+  const auto expect_length = [cut_short](size_t length, size_t expected) {
+    EXPECT_TRUE(length == expected || (cut_short && length < expected))
+        << length << " of " << expected;
+    return length <= expected;
+  };
+  if (request.score() != nullptr) {
+    const auto expected = ContinuationScoresAlone(request);
+    size_t tokens = 0;
+    for (size_t i = 0; i < expected.size(); ++i) {
+      ExpectScores(EntriesOf(collected.scored, static_cast<int64_t>(i)), expected[i], cut_short);
+      tokens += expected[i].size();
+    }
+    expect_length(collected.scored.size(), tokens);
+    return;
+  }
+  const GenerateWork* const work = request.generate();
+  std::vector<SampledToken> scored;  // of the prompt
+  for (const ScoredEntry& entry : collected.scored) {
+    scored.push_back(entry.token);
+    ASSERT_EQ(entry.index, static_cast<int64_t>(scored.size()));
+  }
+  const bool scores = work != nullptr && work->score_prompt;
+  ExpectScores(
+      scored,
+      scores ? ScoresAlone(request.prompt, 1, work->score.top) : std::vector<SampledToken>(),
+      cut_short);
+  if (work != nullptr) {
+    std::vector<int32_t> expected = GenerateAlone(request, max_context);
+    if (!expect_length(collected.tokens.size(), expected.size())) return;
+    expected.resize(collected.tokens.size());
+    EXPECT_EQ(collected.token_ids(), expected);
+    return;
+  }
+  const std::vector<int64_t>& positions = request.forward()->positions;
+  if (!expect_length(collected.rows.size(), positions.size())) return;
+  for (size_t i = 0; i < collected.rows.size(); ++i) {
+    ASSERT_EQ(collected.rows[i].position, positions[i]);
+    const size_t length = static_cast<size_t>(positions[i]) + 1;
+    ASSERT_EQ(collected.rows[i].logits,
+              ScriptedModel::LogitsAfter(std::span(request.prompt).first(length)));
   }
 }
 

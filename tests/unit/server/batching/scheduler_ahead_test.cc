@@ -124,9 +124,7 @@ TEST_F(SchedulerAheadTest, TopUpAddsTheDecodesOfNewBranches) {
 TEST_F(SchedulerAheadTest, TopUpPreemptsOnlyParkedOnes) {
   SchedulerBench bench(Wide(), /*blocks=*/4);
   const auto stream = UnreadStream(1);
-  Request request = GenerateRequest(Prompt(64), 1000, stream);
-  request.priority = 9;
-  Sequence* const senior = bench.Add(std::move(request));
+  Sequence* const senior = bench.Add(WithPriority(9, GenerateRequest(Prompt(64), 1000, stream)));
   Sequence* const junior = bench.Add(GenerateRequest(Prompt(60), 1000));
   bench.Step();
   StepPlan plan = bench.scheduler.Plan();

@@ -34,15 +34,6 @@ TEST_F(SchedulerCacheTest, AdmissionTakesWhatIsCachedAndComputesTheRest) {
   EXPECT_NE(second->blocks()[3], first->blocks()[3]);
 }
 
-TEST_F(SchedulerCacheTest, TheLastPromptTokenIsAlwaysComputed) {
-  const auto bench = Bench(20);
-  Sequence* const first = bench->Add(GenerateRequest(Prompt(129), 1000));
-  bench->Step();
-  Sequence* const second = bench->Add(GenerateRequest(Prompt(129), 1000));
-  Sequence* const third = bench->Add(GenerateRequest(Prompt(128), 1000));
-  EXPECT_THAT(Chunks(bench->Step()), ElementsAre(Of(first, 1), Of(second, 1), Of(third, 64)));
-}
-
 TEST_F(SchedulerCacheTest, SharedBlocksNeedNoRoom) {
   const auto bench = Bench(7);
   Sequence* const first = bench->Add(GenerateRequest(Prompt(200), 1000));  // 4 blocks
@@ -145,16 +136,6 @@ TEST_F(SchedulerCacheTest, AFailingTryIsNotRepeatedWhileNothingGetsFree) {
   EXPECT_LE(bench->cache->stats().lookups, 1 + 3);
   bench->End(*first);
   EXPECT_THAT(Chunks(bench->Step()), ElementsAre(Of(large, 500)));
-}
-
-TEST_F(SchedulerCacheTest, BypassingTheCacheComputesEverything) {
-  const auto bench = Bench(20);
-  bench->Add(GenerateRequest(Prompt(200), 1));
-  bench->Step();
-  Request request = GenerateRequest(Prompt(200), 1);
-  request.cache.bypass = true;
-  Sequence* const bypassing = bench->Add(std::move(request));
-  EXPECT_THAT(Chunks(bench->Step()), ElementsAre(Of(bypassing, 200)));
 }
 
 }  // namespace

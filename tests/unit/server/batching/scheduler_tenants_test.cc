@@ -30,16 +30,6 @@ void CountPrefill(const StepPlan& plan, std::map<std::string, int64_t>* tokens) 
   }
 }
 
-TEST(SchedulerTenantsTest, AFloodOfOneTenantDelaysAnotherByNoMoreThanItsShare) {
-  SchedulerBench bench(Narrow());
-  for (int i = 0; i < 50; ++i) bench.Add(Of("flood", GenerateRequest(Prompt(64), 1)));
-  bench.Step();
-  Sequence* const other = bench.Add(Of("other", GenerateRequest(Prompt(64), 1)));
-  bench.Step();
-  bench.Step();
-  EXPECT_EQ(other->generated_tokens(), 1);
-}
-
 TEST(SchedulerTenantsTest, TenantsThatAlwaysWantMoreGetTheSameWhateverTheirSizes) {
   SchedulerBench bench(Narrow());
   std::map<std::string, int64_t> tokens;
@@ -69,17 +59,6 @@ TEST(SchedulerTenantsTest, DecodesCountToo) {
               static_cast<double>(tokens["decodes"] + decoded), 2 * 64);
 }
 
-TEST(SchedulerTenantsTest, ATenantThatWasAwayHasNoCredit) {
-  SchedulerBench bench(Narrow());
-  bench.Add(Of("away", GenerateRequest(Prompt(64), 1)));
-  for (int i = 0; i < 200; ++i) bench.Add(Of("busy", GenerateRequest(Prompt(64), 1)));
-  for (int i = 0; i < 100; ++i) bench.Step();
-  for (int i = 0; i < 50; ++i) bench.Add(Of("away", GenerateRequest(Prompt(64), 1)));
-  std::map<std::string, int64_t> tokens;
-  for (int i = 0; i < 20; ++i) CountPrefill(bench.Step(), &tokens);
-  EXPECT_NEAR(static_cast<double>(tokens["away"]), static_cast<double>(tokens["busy"]), 64);
-}
-
 TEST(SchedulerTenantsTest, AParkedSequenceKeepsNoTenantInTheRace) {
   SchedulerBench bench(Narrow());
   // Its counter stays small for ever; newcomers must not begin there.
@@ -96,9 +75,7 @@ TEST(SchedulerTenantsTest, AParkedSequenceKeepsNoTenantInTheRace) {
 TEST(SchedulerTenantsTest, PriorityComesBeforeFairness) {
   SchedulerBench bench(Narrow());
   for (int i = 0; i < 10; ++i) {
-    Request request = GenerateRequest(Prompt(64), 1);
-    request.priority = 1;
-    bench.Add(Of("urgent", std::move(request)));
+    bench.Add(Of("urgent", WithPriority(1, GenerateRequest(Prompt(64), 1))));
     bench.Add(Of("fair", GenerateRequest(Prompt(64), 1)));
   }
   std::map<std::string, int64_t> tokens;
@@ -153,9 +130,7 @@ TEST_F(SchedulerDoorTest, HigherPriorityAndTheTenantsOwnUrgencyStillGoFirst) {
   Request urgent = Of("huge", GenerateRequest(Prompt(5), 1));
   urgent.deadline = absl::UnixEpoch();
   Sequence* const own = bench_.Add(std::move(urgent));
-  Request high = Of("other", GenerateRequest(Prompt(5), 1));
-  high.priority = 1;
-  Sequence* const higher = bench_.Add(std::move(high));
+  Sequence* const higher = bench_.Add(WithPriority(1, Of("other", GenerateRequest(Prompt(5), 1))));
   bench_.Add(Of("other", GenerateRequest(Prompt(5), 1)));
   EXPECT_THAT(bench_.Step().admitted, ElementsAre(higher, own));
   EXPECT_THAT(bench_.Step().admitted, IsEmpty());
@@ -187,12 +162,6 @@ class SchedulerSharesTest : public ::testing::Test {
     for (int64_t i = 1; i < outputs; ++i) request.branch_streams.push_back(UnreadStream());
     return bench_.Add(std::move(request));
   }
-  // All places, and one request more.
-  void FillWithOutputs(const std::string& tenant) {
-    for (int i = 0; i < 5; ++i) AddOutputs(tenant, 16, 2000);
-    for (int i = 0; i < 10; ++i) bench_.Step();
-    ASSERT_EQ(bench_.scheduler.running(), 64);
-  }
   // Sequences of each tenant in the next step.
   std::map<std::string, int64_t> StepByTenant(SchedulerBench& bench) {
     std::map<std::string, int64_t> sequences;
@@ -204,8 +173,17 @@ class SchedulerSharesTest : public ::testing::Test {
   SchedulerBench bench_{Limits(), /*blocks=*/4000, /*with_cache=*/true};
 };
 
-TEST_F(SchedulerSharesTest, OneThatComesFindsAPlaceAtOnce) {
-  ASSERT_NO_FATAL_FAILURE(FillWithOutputs("many"));
+// By "many", of which one request more waits.
+class AllPlacesTakenTest : public SchedulerSharesTest {
+ protected:
+  void SetUp() override {
+    for (int i = 0; i < 5; ++i) AddOutputs("many", 16, 2000);
+    for (int i = 0; i < 10; ++i) bench_.Step();
+    ASSERT_EQ(bench_.scheduler.running(), 64);
+  }
+};
+
+TEST_F(AllPlacesTakenTest, OneThatComesFindsAPlaceAtOnce) {
   Sequence* const other = AddOutputs("other", 1, 5);
   bench_.Step();
   EXPECT_EQ(other->generated_tokens(), 1);
@@ -213,8 +191,7 @@ TEST_F(SchedulerSharesTest, OneThatComesFindsAPlaceAtOnce) {
   EXPECT_EQ(bench_.scheduler.running(), 64);
 }
 
-TEST_F(SchedulerSharesTest, OneThatComesWhileAStepComputesIsInTheNext) {
-  ASSERT_NO_FATAL_FAILURE(FillWithOutputs("many"));
+TEST_F(AllPlacesTakenTest, OneThatComesWhileAStepComputesIsInTheNext) {
   const StepPlan running = bench_.scheduler.Plan();
   bench_.Launch(running);
   StepPlan ahead = bench_.scheduler.Plan();
@@ -227,8 +204,7 @@ TEST_F(SchedulerSharesTest, OneThatComesWhileAStepComputesIsInTheNext) {
   EXPECT_EQ(bench_.Step().decodes, 64);
 }
 
-TEST_F(SchedulerSharesTest, LargerOnesSitOutNoTwoStepsInARow) {
-  ASSERT_NO_FATAL_FAILURE(FillWithOutputs("many"));
+TEST_F(AllPlacesTakenTest, LargerOnesSitOutNoTwoStepsInARow) {
   for (int i = 0; i < 50; ++i) {
     AddOutputs("other " + std::to_string(i), 1, 5);
     EXPECT_EQ(StepByTenant(bench_)["many"] == 0, i % 2 == 0);
@@ -283,16 +259,14 @@ TEST_F(SchedulerSharesTest, AShortStepHasNoMoreOfALongPromptThatMakesRoomForItse
               ElementsAre(std::pair(third, 40)));
 }
 
-TEST_F(SchedulerSharesTest, OutputsOfOneRequestGetTheirPlacesTogether) {
-  ASSERT_NO_FATAL_FAILURE(FillWithOutputs("many"));
+TEST_F(AllPlacesTakenTest, OutputsOfOneRequestGetTheirPlacesTogether) {
   AddOutputs("other", 16, 50);
   bench_.Step();
   EXPECT_EQ(StepByTenant(bench_)["other"], 16);
   EXPECT_EQ(StepByTenant(bench_)["many"], 48);
 }
 
-TEST_F(SchedulerSharesTest, TenantsThatWantMoreThanThereIsHoldTheSameAndPreemptionStops) {
-  ASSERT_NO_FATAL_FAILURE(FillWithOutputs("many"));
+TEST_F(AllPlacesTakenTest, TenantsThatWantMoreThanThereIsHoldTheSameAndPreemptionStops) {
   for (int i = 0; i < 50; ++i) {
     AddOutputs("one", 1, 1000);
     AddOutputs("two", 1, 1000);
@@ -306,8 +280,7 @@ TEST_F(SchedulerSharesTest, TenantsThatWantMoreThanThereIsHoldTheSameAndPreempti
   EXPECT_EQ(bench_.scheduler.preemptions(), preemptions);
 }
 
-TEST_F(SchedulerSharesTest, OneThatSendsARequestAfterTheOtherPreemptsOnce) {
-  ASSERT_NO_FATAL_FAILURE(FillWithOutputs("many"));
+TEST_F(AllPlacesTakenTest, OneThatSendsARequestAfterTheOtherPreemptsOnce) {
   for (int i = 0; i < 50; ++i) {
     Sequence* const other = AddOutputs("other", 1, 5);
     bench_.Step();
@@ -317,15 +290,13 @@ TEST_F(SchedulerSharesTest, OneThatSendsARequestAfterTheOtherPreemptsOnce) {
   EXPECT_EQ(bench_.scheduler.preemptions(), 1);
 }
 
-TEST_F(SchedulerSharesTest, WhatOneHadIsTheOthersAgainWhenItIsGone) {
-  ASSERT_NO_FATAL_FAILURE(FillWithOutputs("many"));
+TEST_F(AllPlacesTakenTest, WhatOneHadIsTheOthersAgainWhenItIsGone) {
   AddOutputs("other", 16, 5);
   for (int i = 0; i < 100; ++i) bench_.Step();
   EXPECT_EQ(StepByTenant(bench_)["many"], 64);
 }
 
-TEST_F(SchedulerSharesTest, OneTenantAloneIsNeverPreempted) {
-  ASSERT_NO_FATAL_FAILURE(FillWithOutputs("many"));
+TEST_F(AllPlacesTakenTest, OneTenantAloneIsNeverPreempted) {
   for (int i = 0; i < 100; ++i) {
     AddOutputs("many", 1, 5);
     bench_.Step();
@@ -335,9 +306,7 @@ TEST_F(SchedulerSharesTest, OneTenantAloneIsNeverPreempted) {
 
 TEST_F(SchedulerSharesTest, AHigherPriorityDoesNotYield) {
   for (int i = 0; i < 64; ++i) {
-    Request urgent = Of("urgent", GenerateRequest(Prompt(5), 1000));
-    urgent.priority = 1;
-    bench_.Add(std::move(urgent));
+    bench_.Add(WithPriority(1, Of("urgent", GenerateRequest(Prompt(5), 1000))));
   }
   bench_.Step();
   Sequence* const other = AddOutputs("other", 1, 5);

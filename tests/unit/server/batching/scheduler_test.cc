@@ -12,18 +12,11 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-TEST(SchedulerTest, PlansNothingWhenThereIsNothing) {
-  SchedulerBench bench(Wide());
-  EXPECT_THAT(Chunks(bench.scheduler.Plan()), IsEmpty());
-}
-
 TEST(SchedulerTest, DecodesComeBeforePrefillsWhateverTheirPriority) {
   SchedulerBench bench(Wide());
   Sequence* const decoding = bench.Add(GenerateRequest(Prompt(10), 100));
   bench.Step();
-  Request urgent = GenerateRequest(Prompt(1000), 100);
-  urgent.priority = 9;
-  Sequence* const prefilling = bench.Add(std::move(urgent));
+  Sequence* const prefilling = bench.Add(WithPriority(9, GenerateRequest(Prompt(1000), 100)));
   EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(decoding, 1), Of(prefilling, 511)));
   const StepPlan plan = bench.Step();
   EXPECT_THAT(Chunks(plan), ElementsAre(Of(decoding, 1), Of(prefilling, 489)));
@@ -70,8 +63,7 @@ TEST(SchedulerTest, HoldsBackLongPromptsAlone) {
 TEST(SchedulerTest, PrefillsByPriorityThenDeadlineThenArrival) {
   SchedulerBench bench(WideBut(&SchedulerLimits::max_prefill_tokens, 64));
   const auto add = [&](int32_t priority, absl::Time deadline) {
-    Request request = GenerateRequest(Prompt(64), 1);
-    request.priority = priority;
+    Request request = WithPriority(priority, GenerateRequest(Prompt(64), 1));
     request.deadline = deadline;
     return bench.Add(std::move(request));
   };
@@ -90,9 +82,7 @@ TEST(SchedulerTest, AMoreUrgentArrivalOvertakesARunningPrefill) {
   SchedulerBench bench(WideBut(&SchedulerLimits::max_prefill_tokens, 64));
   Sequence* const slow = bench.Add(GenerateRequest(Prompt(128), 1));
   EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(slow, 64)));
-  Request urgent = GenerateRequest(Prompt(64), 1);
-  urgent.priority = 1;
-  Sequence* const fast = bench.Add(std::move(urgent));
+  Sequence* const fast = bench.Add(WithPriority(1, GenerateRequest(Prompt(64), 1)));
   EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(fast, 64)));
   EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(slow, 64)));
 }
@@ -145,18 +135,6 @@ TEST(SchedulerTest, APrefillWithoutARowLeftWaitsWithItsLastToken) {
   EXPECT_EQ(next.chunks[0].num_rows, 1);
 }
 
-TEST(SchedulerTest, ParksAForwardWithAFullTokenStreamAndGoesOnWithOthers) {
-  SchedulerBench bench(Wide());
-  const auto stream = UnreadStream(6);
-  Sequence* const slow = bench.Add(ForwardRequest(Prompt(20), AllPositions(20), stream));
-  Sequence* const other = bench.Add(GenerateRequest(Prompt(10), 100));
-  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(slow, 6), Of(other, 10)));
-  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(other, 1)));
-  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(other, 1)));
-  stream->Take();
-  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(other, 1), Of(slow, 6)));
-}
-
 TEST(SchedulerTest, ParksAGenerateWithAFullTokenStreamAndGoesOnWithOthers) {
   SchedulerBench bench(Wide());
   const auto stream = UnreadStream(2);
@@ -170,28 +148,6 @@ TEST(SchedulerTest, ParksAGenerateWithAFullTokenStreamAndGoesOnWithOthers) {
   EXPECT_EQ(bench.scheduler.running(), 2);
   stream->Take();
   EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(slow, 1), Of(other, 1)));
-  EXPECT_EQ(bench.scheduler.parked(), 0);
-}
-
-TEST(SchedulerTest, PromptScoresAreComputedAsFarAsTheTokenStreamHasRoom) {
-  SchedulerBench bench(Wide());
-  const auto stream = UnreadStream(4);
-  Request request = GenerateRequest(Prompt(10), 100, stream);
-  request.generate()->score_prompt = true;
-  Sequence* const scored = bench.Add(std::move(request));
-  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(scored, 4)));
-  EXPECT_THAT(Chunks(bench.Step()), IsEmpty());
-  stream->Take();
-  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(scored, 4)));
-}
-
-TEST(SchedulerTest, AParkedSequenceThatIsRemovedIsNotCounted) {
-  SchedulerBench bench(Wide());
-  Sequence* const slow = bench.Add(GenerateRequest(Prompt(20), 100, UnreadStream(1)));
-  bench.Step();
-  bench.Step();
-  EXPECT_EQ(bench.scheduler.parked(), 1);
-  bench.End(*slow);
   EXPECT_EQ(bench.scheduler.parked(), 0);
 }
 
@@ -248,12 +204,9 @@ TEST(SchedulerTest, AdmissionTakesBlocksForThePromptAndKeepsOneForEachThatRuns) 
 }
 
 TEST(SchedulerTest, PreemptsTheNewestOfTheLowestPriority) {
-  SchedulerLimits limits = Wide();
-  SchedulerBench bench(limits, /*blocks=*/9);
+  SchedulerBench bench(Wide(), /*blocks=*/9);
   const auto add = [&](int32_t priority) {
-    Request request = GenerateRequest(Prompt(60), 1000);
-    request.priority = priority;
-    return bench.Add(std::move(request));
+    return bench.Add(WithPriority(priority, GenerateRequest(Prompt(60), 1000)));
   };
   Sequence* const old_low = add(0);
   Sequence* const high = add(5);
@@ -299,9 +252,8 @@ TEST(SchedulerTest, TheJuniorSitsOutInsteadOfPreemptingItsSeniors) {
 TEST(SchedulerTest, AParkedSequenceGivesItsBlocksToADecode) {
   SchedulerBench bench(Wide(), /*blocks=*/3);
   const auto stream = UnreadStream(4);
-  Request request = ForwardRequest(Prompt(80), AllPositions(80), stream);
-  request.priority = 9;
-  Sequence* const parked = bench.Add(std::move(request));
+  Sequence* const parked =
+      bench.Add(WithPriority(9, ForwardRequest(Prompt(80), AllPositions(80), stream)));
   bench.Step();
   Sequence* const decoding = bench.Add(GenerateRequest(Prompt(3), 1000));
   bench.scheduler.Plan();  // does not fit beside, but the parked one blocks no other
@@ -381,24 +333,6 @@ TEST(SchedulerTest, AdmissionKeepsABlockForEachBranch) {
   EXPECT_EQ(bench.pool.used_blocks(), 5);
 }
 
-TEST(SchedulerTest, OnlyThePartOfABlockThatIsFilledIsCopied) {
-  SchedulerBench bench(Wide());
-  Sequence* const whole = bench.Add(WithOutputs(GenerateRequest(Prompt(128), 2), 3));
-  bench.Step();
-  EXPECT_TRUE(bench.copies().empty());
-  EXPECT_EQ(bench.pool.used_blocks(), 2);
-  for (Sequence* const branch : bench.TakeNewBranches()) bench.scheduler.Remove(*branch);
-  bench.scheduler.Remove(*whole);
-  Sequence* const parent = bench.Add(WithOutputs(GenerateRequest(Prompt(129), 2), 3));
-  bench.Step();
-  const std::vector<Sequence*> branches = bench.TakeNewBranches();
-  ASSERT_EQ(bench.copies().size(), 2);
-  for (size_t i = 0; i < 2; ++i) {
-    EXPECT_EQ(bench.copies()[i].from, parent->blocks()[2]);
-    EXPECT_EQ(bench.copies()[i].to, branches[i]->blocks()[2]);
-  }
-}
-
 TEST(SchedulerTest, ABranchWithoutABlockWaitsInThePlaceOfItsArrival) {
   SchedulerBench bench(WideBut(&SchedulerLimits::max_prefill_tokens, 64), /*blocks=*/2);
   Sequence* const parent = bench.Add(WithOutputs(GenerateRequest(Prompt(80), 2), 2));
@@ -428,23 +362,6 @@ TEST(SchedulerTest, AdmitsAScoreWithTheBlocksOfItsLongestContinuation) {
   EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(fits, 64)));
   EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(fits, 2)));
   EXPECT_EQ(bench.pool.used_blocks(), 0);
-}
-
-TEST(SchedulerTest, RemoveFreesTheBlocksInEveryState) {
-  SchedulerBench bench(Wide(), /*blocks=*/100);
-  Sequence* const decoding = bench.Add(GenerateRequest(Prompt(100), 1000));
-  bench.Step();
-  Sequence* const prefilling = bench.Add(GenerateRequest(Prompt(1000), 1000));
-  bench.Step();
-  Sequence* const waiting = bench.Add(GenerateRequest(Prompt(1000), 1000));
-  EXPECT_EQ(decoding->state(), SequenceState::kDecoding);
-  EXPECT_EQ(prefilling->state(), SequenceState::kPrefilling);
-  EXPECT_EQ(waiting->state(), SequenceState::kWaiting);
-  for (Sequence* const sequence : {prefilling, waiting, decoding}) {
-    bench.scheduler.Remove(*sequence);
-  }
-  EXPECT_EQ(bench.pool.used_blocks(), 0);
-  EXPECT_THAT(Chunks(bench.scheduler.Plan()), IsEmpty());
 }
 
 }  // namespace

@@ -106,9 +106,12 @@ TEST(SequenceCacheTest, AdoptsWhatLiesBeforeTheNextWantedRow) {
   EXPECT_EQ(adopted(ForwardRequest(Prompt(200), {128, 199}, UnreadStream())), 128);
   EXPECT_EQ(adopted(ScoreRequestFor(Prompt(128), {100})), 64);
   EXPECT_EQ(adopted(ScoreRequestFor(Prompt(129), {100})), 128);
-  Request bypassing = GenerateRequest(Prompt(200), 3);
-  bypassing.cache.bypass = true;
-  EXPECT_EQ(adopted(std::move(bypassing)), 0);
+  Request request = GenerateRequest(Prompt(200), 3);
+  request.cache.bypass = true;
+  EXPECT_EQ(adopted(request), 0);
+  request.cache.bypass = false;
+  request.generate()->score_prompt = true;
+  EXPECT_EQ(adopted(request), 0);
   publisher->ReleaseBlocks(pool);
 }
 
@@ -116,16 +119,10 @@ TEST(SequenceCacheTest, AContinuationIsNeitherAdoptedNorPublished) {
   BlockPool pool(8);
   PrefixCache cache(pool);
   Request request = ScoreRequestFor(Prompt(70), {1, 100});
-  const auto publisher = Computed(GenerateRequest(
-                                      [&] {
-                                        std::vector<int32_t> tokens = request.prompt;
-                                        const std::vector<int32_t>& ids =
-                                            request.score()->continuations[1];
-                                        tokens.insert(tokens.end(), ids.begin(), ids.end());
-                                        return tokens;
-                                      }(),
-                                      3),
-                                  170, pool);
+  std::vector<int32_t> tokens = request.prompt;
+  const std::vector<int32_t>& ids = request.score()->continuations[1];
+  tokens.insert(tokens.end(), ids.begin(), ids.end());
+  const auto publisher = Computed(GenerateRequest(tokens, 3), 170, pool);
   publisher->PublishBlocks(170, cache);
   EXPECT_EQ(cache.size(), 2);
   Sequence sequence(std::move(request), 1);

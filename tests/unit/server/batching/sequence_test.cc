@@ -41,55 +41,78 @@ TEST(SequenceTest, ForcedTokensTakeThePlaceOfADraftThatNoStepHasComputed) {
   EXPECT_EQ(sequence.remaining(), 3);
 }
 
-TEST(SequenceTest, EndsWithTheLastTokenAskedFor) {
-  Sequence sequence(GenerateRequest(Prompt(4), 2), 0);
-  EXPECT_FALSE(sequence.Append(1, kContext).has_value());
-  const auto finish = sequence.Append(2, kContext);
-  ASSERT_TRUE(finish.has_value());
-  EXPECT_EQ(finish->reason, FinishReason::kLength);
-  EXPECT_EQ(finish->matched_token, -1);
-}
+// Outputs of a prompt of ten tokens, and the index of the token that ends them.
+struct Output {
+  std::vector<int32_t> tokens;
+  StopCriteria stop;
+  int64_t max_context = kContext;
+  std::optional<size_t> end = {};
+  FinishReason reason = FinishReason::kLength;
+  int32_t matched_token = -1;
+};
 
-TEST(SequenceTest, EndsWhenPromptAndOutputFillTheContext) {
-  Sequence sequence(GenerateRequest(Prompt(4), 100), 0);
-  EXPECT_FALSE(sequence.Append(1, 6).has_value());
-  const auto finish = sequence.Append(2, 6);
-  ASSERT_TRUE(finish.has_value());
-  EXPECT_EQ(finish->reason, FinishReason::kContextLength);
-}
-
-TEST(SequenceTest, EosAndStopIdsEndItWithTheTokenThatMatched) {
-  for (const bool eos : {true, false}) {
-    Request request = GenerateRequest(Prompt(4), 100);
-    request.generate()->stop.eos_token_ids = {5};
-    request.generate()->stop.stop_token_ids = {6, 7};
-    Sequence sequence(std::move(request), 0);
-    EXPECT_FALSE(sequence.Append(4, kContext).has_value());
-    const auto finish = sequence.Append(eos ? 5 : 7, kContext);
+class OutputEndTest : public ::testing::TestWithParam<Output> {
+ protected:
+  static Request With(std::vector<int32_t> generated) {
+    Request request = GenerateRequest(Prompt(10), 0);
+    request.generate()->stop = GetParam().stop;
+    request.generate()->generated = std::move(generated);
+    return request;
+  }
+  static void ExpectEnd(const std::optional<Finish>& finish) {
     ASSERT_TRUE(finish.has_value());
-    EXPECT_EQ(finish->reason, eos ? FinishReason::kEos : FinishReason::kStopToken);
-    EXPECT_EQ(finish->matched_token, eos ? 5 : 7);
+    EXPECT_EQ(finish->reason, GetParam().reason);
+    EXPECT_EQ(finish->matched_token, GetParam().matched_token);
+  }
+};
+
+TEST_P(OutputEndTest, IsTheSameWhereverItsTokensWereDrawn) {
+  const auto& [tokens, stop, max_context, end, reason, matched] = GetParam();
+  EXPECT_EQ(EndOfGenerated(With(tokens), max_context), end);
+  Sequence drawn(With({}), 0);
+  EXPECT_FALSE(drawn.FinishedBefore(max_context).has_value());
+  std::vector<int32_t> so_far;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    so_far.push_back(tokens[i]);
+    const std::optional<Finish> finish = drawn.Append(tokens[i], max_context);
+    const std::optional<Finish> resumed = Sequence(With(so_far), 0).FinishedBefore(max_context);
+    if (end == i) {
+      ExpectEnd(finish);
+      return ExpectEnd(resumed);
+    }
+    EXPECT_FALSE(finish.has_value());
+    EXPECT_FALSE(resumed.has_value());
   }
 }
 
-TEST(SequenceTest, NoIdEndsItAmongTheFirstMinNewTokens) {
-  Request request = GenerateRequest(Prompt(4), 100);
-  request.generate()->stop.min_new_tokens = 2;
-  request.generate()->stop.eos_token_ids = {5};
-  Sequence sequence(std::move(request), 0);
-  EXPECT_FALSE(sequence.Append(5, kContext).has_value());
-  EXPECT_FALSE(sequence.Append(5, kContext).has_value());
-  const auto finish = sequence.Append(5, kContext);
-  ASSERT_TRUE(finish.has_value());
-  EXPECT_EQ(finish->reason, FinishReason::kEos);
-}
-
-TEST(SequenceTest, AMatchCountsBeforeTheLength) {
-  Request request = GenerateRequest(Prompt(4), 1);
-  request.generate()->stop.eos_token_ids = {5};
-  Sequence sequence(std::move(request), 0);
-  EXPECT_EQ(sequence.Append(5, 5)->reason, FinishReason::kEos);
-}
+INSTANTIATE_TEST_SUITE_P(
+    Ends, OutputEndTest,
+    ::testing::Values(
+        Output{{1, 2}, {.max_new_tokens = 3}},
+        Output{{1, 2, 3}, {.max_new_tokens = 3}, kContext, 2, FinishReason::kLength},
+        Output{{1, 2, 3, 4}, {.max_new_tokens = 3}, kContext, 2, FinishReason::kLength},
+        Output{{1, 2, 3}, {.max_new_tokens = 9}, 12, 1, FinishReason::kContextLength},
+        Output{{1}, {.max_new_tokens = 9}, 10, 0, FinishReason::kContextLength},
+        Output{{4, 5, 3},
+               {.max_new_tokens = 9, .eos_token_ids = {5}},
+               kContext,
+               1,
+               FinishReason::kEos,
+               5},
+        Output{{4, 7},
+               {.max_new_tokens = 9, .stop_token_ids = {6, 7}},
+               kContext,
+               1,
+               FinishReason::kStopToken,
+               7},
+        // An id ends nothing among the first min_new_tokens, and counts before the lengths.
+        Output{{1, 5, 5, 2},
+               {.max_new_tokens = 9, .min_new_tokens = 2, .eos_token_ids = {5}},
+               kContext,
+               2,
+               FinishReason::kEos,
+               5},
+        Output{{5}, {.max_new_tokens = 1, .eos_token_ids = {5}}, 11, 0, FinishReason::kEos, 5}));
 
 TEST(SequenceTest, AChunkWithoutARowStopsBeforeTheLastToken) {
   Sequence sequence(GenerateRequest(Prompt(10), 3), 0);
@@ -321,28 +344,6 @@ TEST(SequenceTest, ResumedTokensCountAsGenerated) {
   EXPECT_FALSE(sequence.FinishedBefore(kContext).has_value());
   EXPECT_FALSE(sequence.Append(9, kContext).has_value());
   EXPECT_EQ(sequence.Append(9, kContext)->reason, FinishReason::kLength);
-}
-
-TEST(SequenceTest, KnowsWhenResumedTokensAreAWholeOutput) {
-  EXPECT_FALSE(Sequence(Resumed({}, 3), 0).FinishedBefore(kContext).has_value());
-  EXPECT_FALSE(Sequence(Resumed({1, 2}, 3), 0).FinishedBefore(kContext).has_value());
-  EXPECT_EQ(Sequence(Resumed({1, 2, 3}, 3), 0).FinishedBefore(kContext)->reason,
-            FinishReason::kLength);
-  EXPECT_EQ(Sequence(Resumed({1, 5}, 3), 0).FinishedBefore(kContext)->reason, FinishReason::kEos);
-  EXPECT_EQ(Sequence(Resumed({1, 2}, 30), 0).FinishedBefore(12)->reason,
-            FinishReason::kContextLength);
-}
-
-TEST(SequenceTest, FindsWhereResumedTokensEndTheOutput) {
-  EXPECT_FALSE(EndOfGenerated(Resumed({}, 3), kContext).has_value());
-  EXPECT_FALSE(EndOfGenerated(Resumed({1, 2}, 3), kContext).has_value());
-  EXPECT_EQ(EndOfGenerated(Resumed({1, 2, 3}, 3), kContext), 2);
-  EXPECT_EQ(EndOfGenerated(Resumed({1, 2, 3, 4}, 3), kContext), 2);
-  EXPECT_EQ(EndOfGenerated(Resumed({1, 5, 3}, 9), kContext), 1);
-  EXPECT_EQ(EndOfGenerated(Resumed({1, 2, 3}, 9), 12), 1);
-  Request early = Resumed({1, 5, 5, 2}, 9);
-  early.generate()->stop.min_new_tokens = 2;
-  EXPECT_EQ(EndOfGenerated(early, kContext), 2);
 }
 
 TEST(SequenceTest, GrowsByWholeBlocksOrNotAtAll) {

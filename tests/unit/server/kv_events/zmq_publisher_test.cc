@@ -198,17 +198,22 @@ class ZmqPublisherTest : public ::testing::Test {
     return {};
   }
 
+  void Subscribe() {
+    subscriber_.emplace(zmq::socket_type::sub, publisher_->endpoint());
+    last_ = FirstReceived(*subscriber_, &block_).number;
+  }
+
   // Stores blocks, each in its own step, and lets the subscriber read them, until it is so.
-  void PublishUntil(const std::function<bool()>& wanted, Peer& subscriber, uint64_t* last) {
+  void PublishUntil(const std::function<bool()>& wanted) {
     const auto end = std::chrono::steady_clock::now() + kPatience;
     while (!wanted()) {
       ASSERT_LT(std::chrono::steady_clock::now(), end);
       ASSERT_LT(block_, kBlocks);
       Store(block_++);
       Step();
-      const auto message = subscriber.Receive();
+      const auto message = subscriber_->Receive();
       ASSERT_TRUE(message.has_value());
-      ASSERT_EQ(message->number, ++*last);
+      ASSERT_EQ(message->number, ++last_);
     }
   }
 
@@ -218,6 +223,8 @@ class ZmqPublisherTest : public ::testing::Test {
   KvEventRecorder recorder_;
   BlockId block_ = 0;
   std::unique_ptr<ZmqPublisher> publisher_;  // before the log
+  std::optional<Peer> subscriber_;
+  uint64_t last_ = 0;  // number of its messages
 };
 
 TEST_F(ZmqPublisherTest, EventsHaveTheFormOfVllm) {
@@ -275,9 +282,8 @@ TEST_F(ZmqPublisherTest, PublishesWhatHappens) {
 
 TEST_F(ZmqPublisherTest, AnswersReplays) {
   Start(Ipc("events"), Ipc("replay"), "topic");
-  Peer subscriber(zmq::socket_type::sub, publisher_->endpoint());
-  BlockId block = 0;
-  const uint64_t last = FirstReceived(subscriber, &block).number;
+  Subscribe();
+  const uint64_t last = last_;
   Peer dealer(zmq::socket_type::dealer, publisher_->replay_endpoint());
   const auto replay = [&](std::vector<std::string> request) {
     for (size_t i = 0; i < request.size(); ++i) {
@@ -318,28 +324,19 @@ TEST_F(ZmqPublisherTest, AnswersReplays) {
 
 TEST_F(ZmqPublisherTest, ASubscriberThatDoesNotReadMissesMessagesAlone) {
   Start(Ipc("events"));
-  Peer reader(zmq::socket_type::sub, publisher_->endpoint());
+  Subscribe();
   Peer stuck(zmq::socket_type::sub, publisher_->endpoint());
-  BlockId block = 0;
-  uint64_t last = FirstReceived(reader, &block).number;
-  FirstReceived(stuck, &block);
+  FirstReceived(stuck, &block_);
   // The snapshot at the start had number 0.
-  while (last < static_cast<uint64_t>(block)) last = reader.Receive().value().number;
-  while (publisher_->dropped() == 0 && block < 50'000) {
-    Store(block++);
-    Step();
-    const auto message = reader.Receive();
-    ASSERT_TRUE(message.has_value());
-    ASSERT_EQ(message->number, ++last);
-  }
+  while (last_ < static_cast<uint64_t>(block_)) last_ = subscriber_->Receive().value().number;
+  PublishUntil([&] { return publisher_->dropped() > 0 || block_ > 50'000; });
   EXPECT_GT(publisher_->dropped(), 0);
 }
 
 // Subscriptions to other topics are forgotten, and no peer makes the server keep what it sends.
 TEST_F(ZmqPublisherTest, PeersTakeNoMemory) {
   Start("tcp://127.0.0.1:*", "tcp://127.0.0.1:*", "topic");
-  Peer subscriber(zmq::socket_type::sub, publisher_->endpoint());
-  uint64_t last = FirstReceived(subscriber, &block_).number;
+  Subscribe();
   const std::string without_end = Repeated(std::string("\1\1x"), 2'000'000);
   const std::string subscribed = RandomTopics(1, 1000);
   std::string cancelled = subscribed;
@@ -365,7 +362,7 @@ TEST_F(ZmqPublisherTest, PeersTakeNoMemory) {
     const int64_t before = ResidentBytes();
     std::atomic<bool> stop = false;
     std::thread sender([&] { peer.Send(bytes, &stop); });
-    PublishUntil([&] { return peer.Has(kPong); }, subscriber, &last);
+    PublishUntil([&] { return peer.Has(kPong); });
     EXPECT_LT(ResidentBytes() - before, int64_t{64} << 20);
     stop = true;
     sender.join();
@@ -375,8 +372,7 @@ TEST_F(ZmqPublisherTest, PeersTakeNoMemory) {
 
 TEST_F(ZmqPublisherTest, EndlessSubscriptionsDelayNeitherEventsNorTheEnd) {
   Start("tcp://127.0.0.1:*", "tcp://127.0.0.1:*", "topic");
-  Peer subscriber(zmq::socket_type::sub, publisher_->endpoint());
-  uint64_t last = FirstReceived(subscriber, &block_).number;
+  Subscribe();
   const std::string topics = RandomTopics(5000, 100);
   const std::string requests = Repeated(ZmtpMessage({"", std::string(8, '\0')}), 5000);
   std::atomic<bool> stop = false;
@@ -392,9 +388,9 @@ TEST_F(ZmqPublisherTest, EndlessSubscriptionsDelayNeitherEventsNorTheEnd) {
       }
     });
   }
-  PublishUntil([&] { return floods == 6; }, subscriber, &last);
+  PublishUntil([&] { return floods == 6; });
   const BlockId enough = block_ + 100;
-  PublishUntil([&] { return block_ >= enough; }, subscriber, &last);
+  PublishUntil([&] { return block_ >= enough; });
   EXPECT_EQ(publisher_->dropped(), 0);
   publisher_.reset();
   stop = true;
@@ -403,8 +399,7 @@ TEST_F(ZmqPublisherTest, EndlessSubscriptionsDelayNeitherEventsNorTheEnd) {
 
 TEST_F(ZmqPublisherTest, DisconnectsThoseThatBreakTheBounds) {
   Start("tcp://127.0.0.1:*", "tcp://127.0.0.1:*", "topic");
-  Peer subscriber(zmq::socket_type::sub, publisher_->endpoint());
-  uint64_t last = FirstReceived(subscriber, &block_).number;
+  Subscribe();
   const std::string kCases[] = {
       "GET / HTTP/1.1\r\n\r\n",
       ZmtpGreeting() + ZmtpReady("SUB") + RandomTopics(1, 1 << 20),
@@ -415,7 +410,7 @@ TEST_F(ZmqPublisherTest, DisconnectsThoseThatBreakTheBounds) {
       SCOPED_TRACE(Json(bytes.substr(0, 80)).dump(-1, ' ', true, Json::error_handler_t::ignore));
       RawPeer peer(endpoint);
       peer.Send(bytes);
-      PublishUntil([&] { return peer.Has(""); }, subscriber, &last);
+      PublishUntil([&] { return peer.Has(""); });
     }
   }
 }
@@ -423,17 +418,15 @@ TEST_F(ZmqPublisherTest, DisconnectsThoseThatBreakTheBounds) {
 // libzmq takes no order to disconnect while a peer's queue is full.
 TEST_F(ZmqPublisherTest, APeerThatBreaksTheBoundsAndDoesNotReadGetsNothingMore) {
   Start("tcp://127.0.0.1:*");
-  Peer subscriber(zmq::socket_type::sub, publisher_->endpoint());
-  uint64_t last = FirstReceived(subscriber, &block_).number;
+  Subscribe();
   RawPeer stuck(publisher_->endpoint());
   ASSERT_TRUE(stuck.ShakeHands("SUB"));
   ASSERT_TRUE(stuck.Send(ZmtpMessage({"\1"})));
-  PublishUntil([&] { return publisher_->dropped() > 0; }, subscriber, &last);
+  PublishUntil([&] { return publisher_->dropped() > 0; });
   ASSERT_TRUE(stuck.Send(RandomTopics(1, 2000)));
   int64_t dropped = 0;
-  PublishUntil([&] { return dropped == std::exchange(dropped, publisher_->dropped()); }, subscriber,
-               &last);
-  PublishUntil([&] { return stuck.Has("") || !stuck.Send("x"); }, subscriber, &last);
+  PublishUntil([&] { return dropped == std::exchange(dropped, publisher_->dropped()); });
+  PublishUntil([&] { return stuck.Has("") || !stuck.Send("x"); });
 }
 
 TEST_F(ZmqPublisherTest, BeyondTheLimitConnectionsWithoutSubscriptionsEnd) {
@@ -444,17 +437,16 @@ TEST_F(ZmqPublisherTest, BeyondTheLimitConnectionsWithoutSubscriptionsEnd) {
   // Both ends are in this process.
   if (files.rlim_max < 3 * ZmtpListener::kMaxPeers) GTEST_SKIP() << files.rlim_max << " files";
   Start("tcp://127.0.0.1:*", "", "topic");
-  Peer subscriber(zmq::socket_type::sub, publisher_->endpoint());
-  uint64_t last = FirstReceived(subscriber, &block_).number;
+  Subscribe();
   RawPeer elsewhere(publisher_->endpoint());
   ASSERT_TRUE(elsewhere.ShakeHands("SUB"));
   ASSERT_TRUE(elsewhere.Send(ZmtpMessage({"\1other"}) + kPing));
-  PublishUntil([&] { return elsewhere.Has(kPong); }, subscriber, &last);
+  PublishUntil([&] { return elsewhere.Has(kPong); });
   std::vector<std::unique_ptr<RawPeer>> silent;
   for (size_t i = 0; i < ZmtpListener::kMaxPeers; ++i) {
     silent.push_back(std::make_unique<RawPeer>(publisher_->endpoint()));
   }
-  PublishUntil([&] { return elsewhere.Has("") && silent[0]->Has(""); }, subscriber, &last);
+  PublishUntil([&] { return elsewhere.Has("") && silent[0]->Has(""); });
   EXPECT_FALSE(silent.back()->Has(""));
   Peer another(zmq::socket_type::sub, publisher_->endpoint());
   FirstReceived(another, &block_);
@@ -479,20 +471,18 @@ TEST_F(ZmqPublisherTest, PeersChooseByPrefixesOfTheTopic) {
        false},
       {ZmtpMessage({"\1kv@"}) + ZmtpMessage({"\1"}) + ZmtpMessage({std::string("\0kv@", 4)}), true},
   };
-  Peer subscriber(zmq::socket_type::sub, publisher_->endpoint());
-  uint64_t last = FirstReceived(subscriber, &block_).number;
+  Subscribe();
   for (const auto& each : kCases) {
     SCOPED_TRACE(Json(each.sent).dump());
     RawPeer peer(publisher_->endpoint());
     ASSERT_TRUE(peer.ShakeHands("SUB"));
     ASSERT_TRUE(peer.Send(each.sent + kPing));
-    PublishUntil([&] { return peer.Has(kPong); }, subscriber, &last);
+    PublishUntil([&] { return peer.Has(kPong); });
     const BlockId enough = block_ + 1;
-    PublishUntil([&] { return block_ >= enough; }, subscriber, &last);
+    PublishUntil([&] { return block_ >= enough; });
     // What was published before the second pong has come before it.
     ASSERT_TRUE(peer.Send(kPing));
-    PublishUntil([&] { return peer.Has(kPong + kPong) || peer.Has("BlockStored"); }, subscriber,
-                 &last);
+    PublishUntil([&] { return peer.Has(kPong + kPong) || peer.Has("BlockStored"); });
     EXPECT_EQ(peer.Has("BlockStored"), each.receives);
   }
 }

@@ -46,11 +46,12 @@ MemoryNeeds Needs(const WeightBytes& weights) {
 }
 
 absl::StatusOr<MemoryPlan> Plan(const ServerOptions& options, const WeightBytes& weights,
-                                uint64_t available, uint64_t total = 4 * kGib) {
+                                uint64_t available, uint64_t total = 4 * kGib,
+                                const DraftNeeds* draft = nullptr) {
   DeviceInfo device;
   device.host_addressable = true;
   device.total_bytes = total;
-  return PlanMemory(options, Config(), Needs(weights), device, available);
+  return PlanMemory(options, Config(), Needs(weights), device, available, draft);
 }
 
 absl::StatusOr<MemoryPlan> PlanGpu(const ServerOptions& options, const WeightBytes& weights,
@@ -62,25 +63,21 @@ absl::StatusOr<MemoryPlan> PlanGpu(const ServerOptions& options, const WeightByt
 }
 
 TEST(PlanMemoryTest, HoldsFullContextsOfAllRequestsWhereThereIsRoom) {
-  const absl::StatusOr<MemoryPlan> plan = Plan(Options(), {}, kGib);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(plan->kv_blocks, 8 * kContextBlocks);
-  EXPECT_EQ(plan->batch.max_context, 1024);
-  EXPECT_EQ(plan->batch.max_sequences, 8);
+  const MemoryPlan plan = Plan(Options(), {}, kGib).value();
+  EXPECT_EQ(plan.kv_blocks, 8 * kContextBlocks);
+  EXPECT_EQ(plan.batch.max_context, 1024);
+  EXPECT_EQ(plan.batch.max_sequences, 8);
 }
 
 TEST(PlanMemoryTest, TakesAQuarterOfTheMemoryAtMost) {
-  const absl::StatusOr<MemoryPlan> plan = Plan(Options(), {}, kGib, 4 * 20 * kBlockBytes);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(plan->kv_blocks, 20);
+  EXPECT_EQ(Plan(Options(), {}, kGib, 4 * 20 * kBlockBytes)->kv_blocks, 20);
 }
 
 TEST(PlanMemoryTest, LeavesRoomForTheWeights) {
   const uint64_t left = 96 * kBlockBytes;  // for KV blocks and intermediate results
-  const absl::StatusOr<MemoryPlan> plan = Plan(Options(), {.device = kGib - left}, kGib);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_GT(plan->kv_blocks, kContextBlocks);
-  EXPECT_LT(plan->kv_blocks, 96);
+  const MemoryPlan plan = Plan(Options(), {.device = kGib - left}, kGib).value();
+  EXPECT_GT(plan.kv_blocks, kContextBlocks);
+  EXPECT_LT(plan.kv_blocks, 96);
 }
 
 TEST(PlanMemoryTest, RefusesWhatDoesNotFitWithEveryFigure) {
@@ -111,9 +108,8 @@ TEST(PlanMemoryTest, OneContextMustFit) {
   EXPECT_EQ(Plan(Options(), {}, kAvailable).status().code(), absl::StatusCode::kResourceExhausted);
   ServerOptions options = Options();
   options.max_context = 64;
-  const absl::StatusOr<MemoryPlan> plan = Plan(options, {}, kAvailable);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_GE(plan->kv_blocks, 1);
+  const MemoryPlan plan = Plan(options, {}, kAvailable).value();
+  EXPECT_GE(plan.kv_blocks, 1);
 }
 
 TEST(PlanMemoryTest, TakesTheKvCacheThatIsAskedFor) {
@@ -152,18 +148,14 @@ DraftNeeds Draft(int64_t context_length, uint64_t weights = 0) {
 
 absl::StatusOr<MemoryPlan> PlanWith(const DraftNeeds& draft, const ServerOptions& options,
                                     uint64_t available, uint64_t total = 4 * kGib) {
-  DeviceInfo device;
-  device.host_addressable = true;
-  device.total_bytes = total;
-  return PlanMemory(options, Config(), Needs({}), device, available, &draft);
+  return Plan(options, {}, available, total, &draft);
 }
 
 TEST(PlanDraftMemoryTest, HoldsAsManyTokensAsTheModel) {
   const DraftNeeds draft = Draft(1024);
-  const auto plan = PlanWith(draft, Options(), kGib);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(plan->kv_blocks, 8 * kContextBlocks);
-  const MemoryPlan its = PlanDraft(*plan, draft);
+  const MemoryPlan plan = PlanWith(draft, Options(), kGib).value();
+  EXPECT_EQ(plan.kv_blocks, 8 * kContextBlocks);
+  const MemoryPlan its = PlanDraft(plan, draft);
   EXPECT_EQ(its.kv_blocks, 8 * kContextBlocks);
   EXPECT_EQ(its.kv_dtype, DType::kF32);
   EXPECT_EQ(its.batch.max_context, 1024);
@@ -174,11 +166,10 @@ TEST(PlanDraftMemoryTest, HoldsAsManyTokensAsTheModel) {
 
 TEST(PlanDraftMemoryTest, HoldsNoMoreThanItsContextHasAUseFor) {
   const DraftNeeds draft = Draft(100);
-  const auto plan = PlanWith(draft, Options(), kGib);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(plan->batch.max_context, 1024);
-  EXPECT_EQ(PlanDraft(*plan, draft).batch.max_context, 100);
-  EXPECT_EQ(PlanDraft(*plan, draft).kv_blocks, 8 * 2);
+  const MemoryPlan plan = PlanWith(draft, Options(), kGib).value();
+  EXPECT_EQ(plan.batch.max_context, 1024);
+  EXPECT_EQ(PlanDraft(plan, draft).batch.max_context, 100);
+  EXPECT_EQ(PlanDraft(plan, draft).kv_blocks, 8 * 2);
   // Nor than the model's.
   ServerOptions options = Options();
   options.max_context = 64;
@@ -187,9 +178,7 @@ TEST(PlanDraftMemoryTest, HoldsNoMoreThanItsContextHasAUseFor) {
 }
 
 TEST(PlanDraftMemoryTest, BothShareTheMemoryOfKeysAndValues) {
-  const auto quarter = PlanWith(Draft(1024), Options(), kGib, 4 * 30 * kBlockBytes);
-  ASSERT_TRUE(quarter.ok()) << quarter.status();
-  EXPECT_EQ(quarter->kv_blocks, 20);
+  EXPECT_EQ(PlanWith(Draft(1024), Options(), kGib, 4 * 30 * kBlockBytes)->kv_blocks, 20);
   ServerOptions options = Options();
   options.kv_cache_bytes = static_cast<int64_t>(90 * kBlockBytes);
   EXPECT_EQ(PlanWith(Draft(1024), options, kGib)->kv_blocks, 60);
@@ -211,23 +200,16 @@ TEST(PlanDraftMemoryTest, MustFitWithTheModel) {
 
 constexpr uint64_t kReserve = 10 * kGib / 32;  // of the 10 GiB of PlanGpu's device
 
-TEST(PlanGpuMemoryTest, KeysAndValuesTakeWhatTheFractionLeaves) {
-  ServerOptions options = Options();
-  options.gpu_memory_fraction = 0.5;
+// Of what others have left alone, at most the fraction of all.
+TEST(PlanGpuMemoryTest, KeysAndValuesTakeWhatTheFractionAndOthersLeave) {
   const uint64_t weights = 3 * kGib;
-  const auto plan = PlanGpu(options, {.device = weights}, 9 * kGib);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(plan->kv_blocks,
-            static_cast<int64_t>((5 * kGib - weights - kWorkspace - kReserve) / kBlockBytes));
-}
-
-TEST(PlanGpuMemoryTest, WhatOthersHaveTakenIsLeftAlone) {
-  ServerOptions options = Options();
-  options.gpu_memory_fraction = 1;
-  const uint64_t weights = 3 * kGib;
-  const auto plan = PlanGpu(options, {.device = weights}, 4 * kGib);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(plan->kv_blocks, static_cast<int64_t>((kGib - kWorkspace - kReserve) / kBlockBytes));
+  for (const auto& [fraction, free, left] :
+       {std::tuple(0.5, 9 * kGib, 2 * kGib), std::tuple(1.0, 4 * kGib, kGib)}) {
+    ServerOptions options = Options();
+    options.gpu_memory_fraction = fraction;
+    EXPECT_EQ(PlanGpu(options, {.device = weights}, free)->kv_blocks,
+              static_cast<int64_t>((left - kWorkspace - kReserve) / kBlockBytes));
+  }
 }
 
 TEST(PlanGpuMemoryTest, TakesTheKvCacheThatIsAskedFor) {
@@ -255,9 +237,7 @@ TEST(PlanGpuMemoryTest, OneContextMustFit) {
   ServerOptions options = Options();
   options.gpu_memory_fraction = 1;
   const uint64_t others = kReserve + kWorkspace + kContextBlocks * kBlockBytes;
-  const auto plan = PlanGpu(options, {}, others);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(plan->kv_blocks, kContextBlocks);
+  EXPECT_EQ(PlanGpu(options, {}, others)->kv_blocks, kContextBlocks);
   EXPECT_FALSE(PlanGpu(options, {}, others - 1).ok());
 }
 

@@ -22,25 +22,25 @@ class EngineMetricsTest : public ::testing::Test {
   EngineMetrics metrics_{families_, "m"};
 };
 
-TEST_F(EngineMetricsTest, HandsOverAtTheEndOfTheStep) {
+TEST_F(EngineMetricsTest, HandsOverAtTheEndOfTheStepAndTellsNothingTwice) {
+  const auto steps = [this] {
+    return Of(families_, "vllm:iteration_tokens_total", StepTokenBuckets()).sample_count;
+  };
   metrics_.AddPrompt(7);
   metrics_.AddToken(absl::Milliseconds(20));
+  metrics_.AddToken(absl::ZeroDuration());  // a first one: it has no gap
   EXPECT_EQ(Gaps().sample_count, 0u);
   EXPECT_EQ(Count("vllm:generation_tokens_total"), 0);
-  metrics_.EndStep(8, absl::Milliseconds(3));
-  EXPECT_EQ(Gaps().sample_count, 1u);
-  EXPECT_NEAR(Gaps().sample_sum, 0.02, 1e-12);
-  EXPECT_EQ(Count("vllm:generation_tokens_total"), 1);
-  EXPECT_EQ(Count("vllm:prompt_tokens_total"), 7);
-}
-
-TEST_F(EngineMetricsTest, TellsNothingTwice) {
-  metrics_.AddToken(absl::Milliseconds(20));
-  metrics_.EndStep(1, absl::Milliseconds(3));
-  metrics_.EndStep(1, absl::Milliseconds(3));
-  EXPECT_EQ(Gaps().sample_count, 1u);
-  EXPECT_EQ(Count("vllm:generation_tokens_total"), 1);
-  EXPECT_EQ(Of(families_, "vllm:iteration_tokens_total", StepTokenBuckets()).sample_count, 2u);
+  for (const uint64_t step : {1u, 2u}) {
+    metrics_.EndStep(8, absl::Milliseconds(3));
+    EXPECT_EQ(Gaps().sample_count, 1u);
+    EXPECT_NEAR(Gaps().sample_sum, 0.02, 1e-12);
+    EXPECT_EQ(Count("vllm:generation_tokens_total"), 2);
+    EXPECT_EQ(Count("vllm:prompt_tokens_total"), 7);
+    EXPECT_EQ(steps(), step);
+  }
+  metrics_.EndStep(0, absl::ZeroDuration());  // one that failed computed nothing
+  EXPECT_EQ(steps(), 2u);
 }
 
 TEST_F(EngineMetricsTest, DraftsAreCountedByPosition) {
@@ -61,18 +61,6 @@ TEST_F(EngineMetricsTest, DraftsAreCountedByPosition) {
   EXPECT_EQ(accepted_at("0"), 2);
   EXPECT_EQ(accepted_at("2"), 1);
   EXPECT_EQ(accepted_at("3"), 0);
-}
-
-TEST_F(EngineMetricsTest, AFirstTokenHasNoGap) {
-  metrics_.AddToken(absl::ZeroDuration());
-  metrics_.EndStep(1, absl::Milliseconds(3));
-  EXPECT_EQ(Gaps().sample_count, 0u);
-  EXPECT_EQ(Count("vllm:generation_tokens_total"), 1);
-}
-
-TEST_F(EngineMetricsTest, AStepThatFailedComputedNothing) {
-  metrics_.EndStep(0, absl::ZeroDuration());
-  EXPECT_EQ(Of(families_, "vllm:iteration_tokens_total", StepTokenBuckets()).sample_count, 0u);
 }
 
 TEST_F(EngineMetricsTest, BatchesFallIntoTheBucketsOfSingleObservations) {

@@ -87,20 +87,18 @@ TEST(TextLogTest, StaysOneLineOfUtf8WhateverIsWritten) {
   EXPECT_THAT(Json(written).dump(), ::testing::HasSubstr("ABC"));  // throws for what is not UTF-8
 }
 
-TEST(LineLimitTest, LetsSoManyThroughInASecond) {
+TEST(TextLogTest, RefusesALevelThatItDoesNotKnow) {
+  EXPECT_THAT(std::string(SetUpLog("loud", LogFormat::kText).message()),
+              ::testing::HasSubstr("'loud'"));
+}
+
+TEST(LineLimitTest, LetsSoManyThroughInASecondAndTellsTheNextOneHowManyWereLeftOut) {
   LineLimit limit(2);
   const absl::Time now = absl::FromUnixSeconds(100);
   EXPECT_EQ(limit.Take(now), 0);
   EXPECT_EQ(limit.Take(now), 0);
+  EXPECT_EQ(limit.Take(now), std::nullopt);
   EXPECT_EQ(limit.Take(now + absl::Milliseconds(999)), std::nullopt);
-}
-
-TEST(LineLimitTest, TellsTheNextOneHowManyWereLeftOut) {
-  LineLimit limit(1);
-  const absl::Time now = absl::FromUnixSeconds(100);
-  EXPECT_EQ(limit.Take(now), 0);
-  EXPECT_EQ(limit.Take(now), std::nullopt);
-  EXPECT_EQ(limit.Take(now), std::nullopt);
   EXPECT_EQ(limit.Take(now + absl::Seconds(1)), 2);
   EXPECT_EQ(limit.Take(now + absl::Seconds(2)), 0);
 }

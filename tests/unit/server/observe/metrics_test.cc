@@ -49,10 +49,11 @@ class MetricsTest : public ::testing::Test {
 };
 
 TEST_F(MetricsTest, AnAdmittedCallIsInFlightUntilItEnds) {
+  const std::string in_flight = R"(tlm_requests_in_flight{rpc="Generate",tenant="acme"})";
   metrics_.CountAdmitted("Generate", "acme");
-  EXPECT_EQ(Sample(R"(tlm_requests_in_flight{rpc="Generate",tenant="acme"})"), "1");
+  EXPECT_EQ(Sample(in_flight), "1");
   metrics_.CountEnd(Call("acme"));
-  EXPECT_EQ(Sample(R"(tlm_requests_in_flight{rpc="Generate",tenant="acme"})"), "0");
+  EXPECT_EQ(Sample(in_flight), "0");
   EXPECT_EQ(Sample(R"(tlm_requests_admitted_total{rpc="Generate",tenant="acme"})"), "1");
   EXPECT_EQ(Sample(R"(tlm_requests_ended_total{code="OK",reason="",rpc="Generate",tenant="acme"})"),
             "1");
@@ -73,32 +74,32 @@ TEST_F(MetricsTest, ARefusedCallIsCountedAsSuchAlone) {
 
 TEST_F(MetricsTest, CountsFinishedReasonsInTheWordsOfVllm) {
   SetModel();
-  const std::vector<std::pair<std::string_view, std::string>> finishes = {
-      {"eos", "stop"},      {"stop_token", "stop"},       {"stop_string", "stop"},
-      {"length", "length"}, {"context_length", "length"}, {"time_limit", "length"},
-      {"", "stop"}};
+  const struct {
+    std::string_view finish;
+    absl::StatusCode code;
+    std::string word;
+  } kCases[] = {
+      {"eos", absl::StatusCode::kOk, "stop"},
+      {"stop_token", absl::StatusCode::kOk, "stop"},
+      {"stop_string", absl::StatusCode::kOk, "stop"},
+      {"", absl::StatusCode::kOk, "stop"},
+      {"length", absl::StatusCode::kOk, "length"},
+      {"context_length", absl::StatusCode::kOk, "length"},
+      {"time_limit", absl::StatusCode::kOk, "length"},
+      {"", absl::StatusCode::kCancelled, "abort"},
+      {"", absl::StatusCode::kAborted, "abort"},
+      {"", absl::StatusCode::kDeadlineExceeded, "abort"},
+      {"", absl::StatusCode::kInternal, "error"},
+  };
   std::map<std::string, int> expected;
-  for (const auto& [finish, word] : finishes) {
+  for (const auto& [finish, code, word] : kCases) {
     CallSummary call = Call("");
     call.finish = finish;
-    metrics_.CountEnd(call);
-    ++expected[word];
-  }
-  for (const absl::StatusCode code : {absl::StatusCode::kCancelled, absl::StatusCode::kAborted,
-                                      absl::StatusCode::kDeadlineExceeded}) {
-    CallSummary call = Call("");
     call.code = code;
     metrics_.CountEnd(call);
-    ++expected["abort"];
-  }
-  CallSummary failed = Call("");
-  failed.code = absl::StatusCode::kInternal;
-  metrics_.CountEnd(failed);
-  ++expected["error"];
-  for (const auto& [word, count] : expected) {
     EXPECT_EQ(Sample("vllm:request_success_total{engine=\"0\",finished_reason=\"" + word +
                      "\",model_name=\"m\"}"),
-              std::to_string(count));
+              std::to_string(++expected[word]));
   }
 }
 

@@ -6,15 +6,13 @@ namespace tlm {
 namespace {
 
 TEST(FactsOfTest, NamesTheElementTypeOfKeysAndValues) {
-  ServedModel served;
-  served.memory.kv_dtype = DType::kF32;
-  EXPECT_EQ(FactsOf(served).kv_cache_dtype, "float32");
-  served.memory.kv_dtype = DType::kBF16;
-  EXPECT_EQ(FactsOf(served).kv_cache_dtype, "bfloat16");
-  served.memory.kv_dtype = DType::kF16;
-  EXPECT_EQ(FactsOf(served).kv_cache_dtype, "float16");
-  served.memory.kv_dtype = DType::kF8E4M3;
-  EXPECT_EQ(FactsOf(served).kv_cache_dtype, "fp8");
+  for (const auto& [type, name] :
+       {std::pair(DType::kF32, "float32"), std::pair(DType::kBF16, "bfloat16"),
+        std::pair(DType::kF16, "float16"), std::pair(DType::kF8E4M3, "fp8")}) {
+    ServedModel served;
+    served.memory.kv_dtype = type;
+    EXPECT_EQ(FactsOf(served).kv_cache_dtype, name);
+  }
 }
 
 }  // namespace

@@ -67,11 +67,10 @@ TEST(PortFileTest, AnotherServersFileIsNotRemoved) {
   const TempDir dir;
   const std::string path = dir.File("port");
   auto first = std::make_optional(*PortFile::Create("port_file", path, 1));
-  const absl::StatusOr<PortFile> second = PortFile::Create("port_file", path, 2);
-  ASSERT_THAT(second, IsOk());
+  const PortFile second = PortFile::Create("port_file", path, 2).value();
   first.reset();
   EXPECT_EQ(*ReadFile(path, 10), "2\n");
-  second->Remove();
+  second.Remove();
   EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
 }
 

@@ -172,21 +172,6 @@ TEST_F(DraftModelTest, SequencesOfDifferentProgressShareBatches) {
   EXPECT_LE(std::ssize(computed_), 6);
 }
 
-TEST_F(DraftModelTest, KeepsTheModelsLimits) {
-  // The scripted model checks them.
-  Make({.max_tokens = 5, .max_sequences = 3, .max_logits_rows = 2, .max_context = 200}, 64, 1000);
-  std::deque<Output> outputs;
-  std::vector<Guess> guesses;
-  for (int64_t i = 0; i < 7; ++i) {
-    outputs.push_back(SampledOutput(3 + 4 * i, static_cast<uint64_t>(i)));
-    guesses.push_back(GuessOf(i, outputs.back(), 3));
-  }
-  EXPECT_THAT(draft_->Propose(guesses), IsOk());
-  for (const Guess& guess : guesses) {
-    EXPECT_EQ(guess.draft, outputs[static_cast<size_t>(guess.sequence)].Next(3));
-  }
-}
-
 TEST_F(DraftModelTest, JobsKnowTheGuessesBeforeThem) {
   const Output output = SampledOutput(10, 3, /*index=*/2);
   std::vector<std::vector<int32_t>> drafts;

@@ -178,15 +178,6 @@ TEST(ChooseDraftLengthsTest, GuessesNothingWhileCostsAreNotKnown) {
   EXPECT_GT(Sum(Candidates().With(3, 0.99).Choose(costs)), 0);
 }
 
-TEST(ChooseDraftLengthsTest, GuessesNothingWhereATokenCostsAsMuchAsAStep) {
-  const StepCosts costs = Known(Linear);
-  for (const double chance : {0.2, 0.6, 0.99}) {
-    for (const size_t sequences : {1, 4, 16}) {
-      EXPECT_EQ(Sum(Candidates().With(sequences, chance).Choose(costs)), 0) << chance;
-    }
-  }
-}
-
 TEST(ChooseDraftLengthsTest, GuessesEverythingThatIsLikelyWhereTokensAreFree) {
   const StepCosts costs = Known(Flat);
   EXPECT_EQ(Candidates().With(1, 0.9).Choose(costs), (std::vector<int64_t>{16}));
@@ -194,17 +185,6 @@ TEST(ChooseDraftLengthsTest, GuessesEverythingThatIsLikelyWhereTokensAreFree) {
   // 0.3^3 is the last one above kMinReach.
   EXPECT_EQ(Candidates().With(1, 0.3).Choose(costs), (std::vector<int64_t>{3}));
   EXPECT_EQ(Candidates().With(1, 1.0).Choose(costs), (std::vector<int64_t>{16}));
-}
-
-TEST(ChooseDraftLengthsTest, StopsWhenChancesFall) {
-  const StepCosts costs = Known(Shared);
-  int64_t before = 17;
-  for (const double chance : {0.95, 0.8, 0.5, 0.2, 0.1}) {
-    const int64_t length = Candidates().With(1, chance).Choose(costs)[0];
-    EXPECT_LE(length, before) << chance;
-    before = length;
-  }
-  EXPECT_EQ(before, 0);
 }
 
 TEST(ChooseDraftLengthsTest, SharesTheFreeTokensOfABatchByChance) {
@@ -218,14 +198,6 @@ TEST(ChooseDraftLengthsTest, SharesTheFreeTokensOfABatchByChance) {
   EXPECT_EQ(lengths[1], 8);
   EXPECT_EQ(Sum(Candidates().With(16, 0.6).Choose(costs)), 16);
   EXPECT_EQ(Candidates().With(16, 0.6).Choose(costs), std::vector<int64_t>(16, 1));
-}
-
-TEST(ChooseDraftLengthsTest, GoesBehindAStepOfTheCostsWhereMoreTokensMakeUpForIt) {
-  const StepCosts costs = Known(Jump);
-  // 2 tokens: at most 2 / 36.4 a millisecond, as with none 1 / 20.
-  EXPECT_GE(Candidates().With(1, 0.9).Choose(costs)[0], 8);
-  EXPECT_EQ(Candidates().With(1, 0.8, 1).Choose(costs)[0], 0);
-  EXPECT_EQ(Candidates().With(1, 0.4).Choose(costs)[0], 0);
 }
 
 TEST(ChooseDraftLengthsTest, KeepsToTheMostTokens) {
