@@ -91,39 +91,6 @@ void FakeServer::SetServing(bool serving) {
   server_->GetHealthCheckService()->SetServingStatus(serving);
 }
 
-std::vector<v1::GenerateRequest> FakeServer::generate_requests() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return generate_requests_;
-}
-v1::GenerateRequest FakeServer::last_generate() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return last_generate_;
-}
-v1::ForwardRequest FakeServer::last_forward() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return last_forward_;
-}
-v1::ScoreRequest FakeServer::last_score() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return last_score_;
-}
-std::vector<v1::VerifyRequest> FakeServer::verify_requests() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return verify_requests_;
-}
-v1::TokenizeRequest FakeServer::last_tokenize() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return last_tokenize_;
-}
-v1::DetokenizeRequest FakeServer::last_detokenize() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return last_detokenize_;
-}
-std::multimap<std::string, std::string> FakeServer::last_metadata() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return last_metadata_;
-}
-
 void FakeServer::WaitForCancellation() {
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait(lock, [this] { return cancellations_ > 0; });
@@ -253,6 +220,20 @@ std::vector<v1::GenerateResponse> GenerateScript(const std::vector<std::string>&
   v1::Usage& usage = *events.emplace_back().mutable_summary()->mutable_usage();
   usage.set_prompt_tokens(3);
   usage.set_completion_tokens(texts.size());
+  return events;
+}
+
+std::vector<v1::GenerateResponse> GenerateScriptOfTwo(const std::vector<std::string>& texts) {
+  std::vector<v1::GenerateResponse> events = GenerateScript(texts);
+  events[0].mutable_started()->mutable_effective()->set_num_sequences(2);
+  for (size_t i = 0; i < texts.size(); ++i) {
+    v1::GenerateTokens& tokens = *events[1 + i].mutable_tokens();
+    tokens.set_output_index(i % 2);
+    tokens.set_position(3 + i / 2);
+  }
+  v1::GenerateResponse finished = events[1 + texts.size()];
+  finished.mutable_finished()->set_output_index(1);
+  events.insert(events.end() - 1, finished);
   return events;
 }
 
