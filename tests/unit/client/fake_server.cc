@@ -223,20 +223,6 @@ std::vector<v1::GenerateResponse> GenerateScript(const std::vector<std::string>&
   return events;
 }
 
-std::vector<v1::GenerateResponse> GenerateScriptOfTwo(const std::vector<std::string>& texts) {
-  std::vector<v1::GenerateResponse> events = GenerateScript(texts);
-  events[0].mutable_started()->mutable_effective()->set_num_sequences(2);
-  for (size_t i = 0; i < texts.size(); ++i) {
-    v1::GenerateTokens& tokens = *events[1 + i].mutable_tokens();
-    tokens.set_output_index(i % 2);
-    tokens.set_position(3 + i / 2);
-  }
-  v1::GenerateResponse finished = events[1 + texts.size()];
-  finished.mutable_finished()->set_output_index(1);
-  events.insert(events.end() - 1, finished);
-  return events;
-}
-
 std::vector<v1::GenerateResponse> RegionScript(const std::vector<ScriptedRegion>& regions) {
   std::vector<std::string> texts;
   for (const ScriptedRegion& region : regions) texts.push_back(region.text);

@@ -124,9 +124,6 @@ grpc::Status StatusWithDetails(grpc::StatusCode code, const std::string& message
 // summary. The i-th text is token 100 + i.
 std::vector<v1::GenerateResponse> GenerateScript(const std::vector<std::string>& texts);
 
-// The same of two outputs, which the texts belong to in turn.
-std::vector<v1::GenerateResponse> GenerateScriptOfTwo(const std::vector<std::string>& texts);
-
 // A piece of an answer: a kind of region (or a marker, for REGION_KIND_UNSPECIFIED), and its text.
 // A call has the tool's name, and its text is its arguments.
 struct ScriptedRegion {

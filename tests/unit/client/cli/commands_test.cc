@@ -35,13 +35,6 @@ TEST_F(CommandsTest, GeneratePrintsJsonLines) {
   EXPECT_THAT(starts, ElementsAre("started", "tokens", "finished", "summary"));
 }
 
-TEST_F(CommandsTest, GenerateKeepsSeveralOutputsApart) {
-  server_.generate.responses = GenerateScriptOfTwo({"one", "two", " more", "\n"});
-  EXPECT_EQ(Run("generate p --num_sequences=2"), kSuccess) << err_.str();
-  EXPECT_EQ(out_.str(), "[0]\none more\n[1]\ntwo\n");
-  EXPECT_EQ(server_.last_generate().sampling().num_sequences(), 2u);
-}
-
 TEST_F(CommandsTest, GenerateSendsConstraints) {
   server_.generate.responses = GenerateScript({"x"});
   const std::string schema = FileWith(R"({"type": "string"})");

@@ -201,14 +201,6 @@ TEST_F(ClientTest, VerifiesWhatWasGenerated) {
                         "claimed_token_ids: [100, 101, 9]"));
 }
 
-TEST_F(ClientTest, CollectsOutputsThatInterleave) {
-  server_.generate.responses = GenerateScriptOfTwo({"a", "x", "b", "y"});
-  const auto result = client_->Generate(Prompt("p"));
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ(result->outputs.at(0).text, "ab");
-  EXPECT_EQ(result->outputs.at(1).text, "xy");
-}
-
 TEST_F(ClientTest, TellsHealth) {
   EXPECT_EQ(*client_->Health(), grpc::health::v1::HealthCheckResponse::SERVING);
   server_.SetServing(false);

@@ -117,18 +117,6 @@ TEST_F(GenerateOutputsTest, OneFailureEndsTheCallAndLetsGoOfTheRest) {
   PushEnd(FailedWith(Cancelled("detached")), 1);
 }
 
-TEST_F(GenerateOutputsTest, FinalOnlySendsOneTokensEventAnOutput) {
-  request_.mutable_output()->set_final_only(true);
-  Start();
-  PushStarts();
-  for (int round = 0; round < 4; ++round) {
-    for (size_t i = 0; i < 3; ++i) PushText("x", i);
-  }
-  EndAll();
-  EXPECT_EQ(std::count(kinds_.begin(), kinds_.end(), Event::kTokens), 3);
-  EXPECT_THAT(texts_, ElementsAre("xxxx", "xxxx", "xxxx"));
-}
-
 TEST_F(GenerateOutputsTest, ThePromptIsCountedOnce) {
   request_.mutable_sampling()->set_num_sequences(2);
   request_.mutable_output()->set_resource_usage(true);
