@@ -98,7 +98,8 @@ TEST(InfoTablesTest, PrintsArchitectureInWords) {
                   rope { theta: 10000 layout: ROPE_LAYOUT_HALF
                          scaling { kind: "llama3" factor: 8 } }
                   activation: ACTIVATION_GELU_TANH norm { kind: NORM_KIND_LAYER eps: 1e-5 }
-                  biases { qkv: true ffn: true } sliding_window: 4096 sliding_window_layers: 16 })"),
+                  biases { qkv: true ffn: true }
+                  sliding_window: 4096 sliding_window_layers: 16 })"),
               {"50,257\n", "32 for queries, 8 for keys and values, each 128 wide\n",
                "rotary, theta 10,000, pairs (i, i + d/2)\n", "llama3, factor 8\n",
                "4,096 tokens in 16 of 32 layers\n", "layer, eps 1e-05 inside the root\n",

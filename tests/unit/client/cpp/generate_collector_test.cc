@@ -63,7 +63,8 @@ constexpr char kCalled[] = R"(tokens { text: "<call>12{"
   regions { finished { region_index: 2 kind: REGION_KIND_TOOL_CALL complete: true } }
   regions { started { region_index: 3 kind: REGION_KIND_TOOL_CALL
                       tool_call { index: 1 id: "id1" name: "look" } } }
-  regions { delta { region_index: 3 kind: REGION_KIND_TOOL_CALL text: "{" arguments_json: "{" } } })";
+  regions { delta { region_index: 3 kind: REGION_KIND_TOOL_CALL text: "{"
+                    arguments_json: "{" } } })";
 constexpr char kCut[] = R"(finished { reason: FINISH_REASON_STOP
   regions { delta { region_index: 3 kind: REGION_KIND_TOOL_CALL arguments_json: '"a"' } }
   regions { finished { region_index: 3 kind: REGION_KIND_TOOL_CALL } } })";

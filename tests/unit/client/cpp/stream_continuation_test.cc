@@ -292,8 +292,10 @@ TEST_F(OneCutTest, DropsRegionsOfAnEndBeforeWhatWasReceived) {
   request.mutable_output()->set_regions(true);
   Receive(request, 1);
   auto event = Proto<v1::GenerateResponse>(R"(tokens { position: 7 text: "ab"
-      tokens { id: 1 } regions { started {} } regions { delta { text: "a" } } regions { finished {} }
-      tokens { id: 1 } regions { started {} } regions { delta { text: "b" } } regions { finished {} }
+      tokens { id: 1 }
+      regions { started {} } regions { delta { text: "a" } } regions { finished {} }
+      tokens { id: 1 }
+      regions { started {} } regions { delta { text: "b" } } regions { finished {} }
       })");
   ASSERT_EQ(*Take(event), Taken::kDeliver);
 

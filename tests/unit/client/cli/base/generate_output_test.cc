@@ -84,7 +84,8 @@ constexpr char kCalling[] = R"(tokens { text: "<call>{"
   regions { marker: "<call>" }
   regions { started { region_index: 2 kind: REGION_KIND_TOOL_CALL
                       tool_call { index: 0 id: "id0" name: "add" } } }
-  regions { delta { region_index: 2 kind: REGION_KIND_TOOL_CALL text: "{" arguments_json: "{" } } })";
+  regions { delta { region_index: 2 kind: REGION_KIND_TOOL_CALL text: "{"
+                    arguments_json: "{" } } })";
 constexpr char kCalled[] = R"(tokens { text: "}"
   regions { delta { region_index: 2 kind: REGION_KIND_TOOL_CALL text: "}" arguments_json: "}" } }
   regions { finished { region_index: 2 kind: REGION_KIND_TOOL_CALL complete: true } } })";

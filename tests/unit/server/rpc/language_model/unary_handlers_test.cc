@@ -127,7 +127,8 @@ TEST_F(UnaryHandlersTest, ModelInfoReportsHowTheEngineIsConfigured) {
   EXPECT_THAT(Info(), HasFields(R"(
       limits { max_step_prefill_tokens: 12 max_queue_time { seconds: 1 nanos: 500000000 }
                max_draft_tokens: 5 }
-      capabilities { prefix_cache: true speculation { lookup: true draft_model: "tiny-draft" } })"));
+      capabilities { prefix_cache: true
+                     speculation { lookup: true draft_model: "tiny-draft" } })"));
   engine.prefix_cache = false;
   engine.max_queue_time = EngineOptions().max_queue_time;
   engine.speculation = Speculation::kOff;

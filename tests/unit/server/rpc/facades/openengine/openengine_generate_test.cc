@@ -136,7 +136,8 @@ TEST_F(OpenEngineGenerateTest, SendsTokensWithTheirTextAndAlternatives) {
               IsOk());
   EXPECT_THAT(
       Write({Started(1), R"(tokens { text: "\342\202\254" tokens { id: 8 bytes: "\342\202"
-                 logprob: -0.5 rank: 2 top { id: 9 logprob: -0.25 } top { id: 8 logprob: -1 } } })"}),
+                 logprob: -0.5 rank: 2
+                 top { id: 9 logprob: -0.25 } top { id: 8 logprob: -1 } } })"}),
       ElementsAre(HasFields(R"(request_id: 'mine' token { output_index: 0 text: "\342\202\254"
           tokens { token_id: 8 token: "\357\277\275" logprob: -0.5 rank: 2
                    candidates { token_id: 9 logprob: -0.25 }
