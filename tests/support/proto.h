@@ -36,7 +36,7 @@ inline bool Differs(const std::string& text, const google::protobuf::Message& me
 }
 
 // All fields of the message are those of the text.
-MATCHER_P(EqualsProto, text, "has the fields: " + std::string(text)) {
+MATCHER_P(IsProto, text, "has the fields: " + std::string(text)) {
   std::string differences;
   const bool equal =
       !Differs(text, arg, google::protobuf::util::MessageDifferencer::FULL, &differences);

@@ -81,10 +81,10 @@ TEST_F(AdminTest, TellsTheLoad) {
 
 TEST_F(AdminTest, AbortsRequests) {
   EXPECT_EQ(Run("admin abort a b"), kSuccess) << err_.str();
-  EXPECT_THAT(admin_.abort, EqualsProto("request_ids: ['a', 'b']"));
+  EXPECT_THAT(admin_.abort, IsProto("request_ids: ['a', 'b']"));
   EXPECT_EQ(out_.str(), "ended a\nnot active b\n1 requests ended\n");
   EXPECT_EQ(Run("admin abort --all --tenant=acme"), kSuccess);
-  EXPECT_THAT(admin_.abort, EqualsProto("all: true tenant: 'acme'"));
+  EXPECT_THAT(admin_.abort, IsProto("all: true tenant: 'acme'"));
 }
 
 TEST_F(AdminTest, Drains) {

@@ -61,7 +61,7 @@ TEST_F(ChatTest, SendsFlagsWithEveryTurn) {
       kSuccess)
       << err_.str();
   for (const v1::GenerateRequest& request : server_.generate_requests()) {
-    EXPECT_THAT(request.chat().messages(0), EqualsProto("role: 'system' content: 'be brief'"));
+    EXPECT_THAT(request.chat().messages(0), IsProto("role: 'system' content: 'be brief'"));
     EXPECT_THAT(request, HasFields(R"(model: "demo" sampling { temperature: 0 }
         stopping { max_new_tokens: 9 } chat { template_arguments {
           fields { key: "enable_thinking" value { bool_value: false } }

@@ -174,7 +174,7 @@ TEST_F(ClientTest, ScoresContinuations) {
   ASSERT_TRUE(response.ok()) << response.status();
   EXPECT_EQ(response->scores(0).sum_logprob(), -2.5);
   EXPECT_TRUE(response->scores(1).is_greedy());
-  EXPECT_THAT(server_.last_score(), EqualsProto(kTwo));
+  EXPECT_THAT(server_.last_score(), IsProto(kTwo));
   server_.score.responses[0].mutable_scores()->RemoveLast();
   EXPECT_EQ(client_->Score(Proto<v1::ScoreRequest>(kTwo)).status().code(),
             absl::StatusCode::kInternal)

@@ -123,7 +123,7 @@ TEST_F(AdminServiceTest, AStreamThatIsAbortedEndsWithItsUsage) {
   PushStart();
   PushText("ab");
   EXPECT_TRUE(Read().has_started());
-  EXPECT_THAT(Abort("request_ids: 'mine'"), EqualsProto("aborted: 'mine' aborted_total: 1"));
+  EXPECT_THAT(Abort("request_ids: 'mine'"), IsProto("aborted: 'mine' aborted_total: 1"));
   const grpc::Status status = ReadToTheEnd();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::ABORTED);
   EXPECT_EQ(ReasonIn(status), "ABORTED_BY_ADMIN");
@@ -249,7 +249,7 @@ TEST_F(AdminServiceTest, AbortsMeetRefusalsAtEveryMoment) {
 TEST_F(AdminServiceTest, DrainAsksForTheShutdownOnce) {
   Start();
   ASSERT_TRUE(Drain("time_limit { seconds: 5 }").ok());
-  EXPECT_THAT(drained_, EqualsProto("active_requests: 1"));
+  EXPECT_THAT(drained_, IsProto("active_requests: 1"));
   EXPECT_TRUE(GetLoad().draining());
   ASSERT_TRUE(Drain("time_limit { seconds: 50 }").ok());
   EXPECT_TRUE(drained_.already_draining());
@@ -305,9 +305,9 @@ TEST_F(AdminServiceTest, ConfigIsWhatTheServerWasStartedWith) {
   grpc::ClientContext context;
   v1::GetConfigResponse config;
   ASSERT_TRUE(admin_->GetConfig(&context, v1::GetConfigRequest(), &config).ok());
-  EXPECT_THAT(config, EqualsProto(R"pb(
-                options { name: "host" value: "::1" default_value: "127.0.0.1" }
-                options { name: "port" value: "1" default_value: "2" })pb"));
+  EXPECT_THAT(config, IsProto(R"(
+      options { name: "host" value: "::1" default_value: "127.0.0.1" }
+      options { name: "port" value: "1" default_value: "2" })"));
 }
 
 }  // namespace

@@ -36,14 +36,13 @@ TEST(StatusMappingTest, KeepsEveryCodeAndItsMessage) {
 TEST(StatusMappingTest, AFieldBecomesABadRequest) {
   EXPECT_THAT(
       DetailsOf(ToGrpcStatus(WithField(InvalidArgument("sampling.top_p is 0"), "sampling.top_p"))),
-      EqualsProto(
-          R"pb(code: 3
-               message: "sampling.top_p is 0"
-               details {
-                 [type.googleapis.com/google.rpc.BadRequest] {
-                   field_violations { field: "sampling.top_p" description: "sampling.top_p is 0" }
-                 }
-               })pb"));
+      IsProto(
+          R"(
+              code: 3 message: "sampling.top_p is 0"
+              details {
+                [type.googleapis.com/google.rpc.BadRequest] {
+                  field_violations {
+                    field: "sampling.top_p" description: "sampling.top_p is 0" } } })"));
 }
 
 TEST(StatusMappingTest, ReasonAndRetryBecomeErrorInfoAndRetryInfo) {

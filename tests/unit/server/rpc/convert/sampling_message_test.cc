@@ -147,7 +147,7 @@ TEST(SamplingMessageTest, WhatIsReadIsWrittenBack) {
       presence_penalty: 0.5 frequency_penalty: -0.5 num_sequences: 1
       logit_bias { key: 3 value: 1.5 } logit_bias { key: 200 value: -7 }
       allowed_token_ids: [3, 4, 200] banned_token_ids: 4)";
-  EXPECT_THAT(Read(Proto<S>(kAll), MakeServedModel(nullptr)), EqualsProto(kAll));
+  EXPECT_THAT(Read(Proto<S>(kAll), MakeServedModel(nullptr)), IsProto(kAll));
   S several;
   FillSampling({}, 2, several);
   EXPECT_EQ(several.num_sequences(), 2u);

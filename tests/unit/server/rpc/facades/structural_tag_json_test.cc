@@ -29,12 +29,9 @@ TEST(StructuralTagJsonTest, ReadsTriggersWithStructures) {
       {"begin": "<f=a>", "schema": {"z": 1, "a": {"type": "null"}}, "end": "</f>"}]})");
   ASSERT_THAT(tag, IsOk());
   // The keys of the schema stay in their order.
-  EXPECT_THAT(*tag, EqualsProto(R"pb(triggers: "<f="
-                                     regions {
-                                       begin: "<f=a>"
-                                       end: "</f>"
-                                       json_schema: '{"z":1,"a":{"type":"null"}}'
-                                     })pb"));
+  EXPECT_THAT(*tag, IsProto(R"(
+      triggers: "<f="
+      regions { begin: "<f=a>" end: "</f>" json_schema: '{"z":1,"a":{"type":"null"}}' })"));
 }
 
 TEST(StructuralTagJsonTest, ReadsTriggeredTags) {
@@ -44,11 +41,10 @@ TEST(StructuralTagJsonTest, ReadsTriggeredTags) {
       {"begin": "<b>", "content": {"type": "grammar", "grammar": "root ::= \"b\""}, "end": "</b>"},
       {"begin": "<c>", "content": {"type": "json_schema", "json_schema": true}, "end": "</c>"}]}})");
   ASSERT_THAT(tag, IsOk());
-  EXPECT_THAT(*tag,
-              EqualsProto(R"pb(triggers: "<"
-                               regions { begin: "<a>" regex: "x+" }
-                               regions { begin: "<b>" grammar: 'root ::= "b"' end: "</b>" }
-                               regions { begin: "<c>" json_schema: "true" end: "</c>" })pb"));
+  EXPECT_THAT(*tag, IsProto(R"(
+                  triggers: "<" regions { begin: "<a>" regex: "x+" }
+                  regions { begin: "<b>" grammar: 'root ::= "b"' end: "</b>" }
+                  regions { begin: "<c>" json_schema: "true" end: "</c>" })"));
 }
 
 TEST(StructuralTagJsonTest, RefusesOtherFormsByName) {

@@ -50,22 +50,11 @@ TEST_F(GenerateHandlerTest, StartedEchoesWhatIsInEffect) {
   v1::GenerateStarted started = Read().started();
   EXPECT_EQ(started.effective().seed(), engine_.WaitForRequest().generate()->sampling.seed);
   started.mutable_effective()->clear_seed();
-  EXPECT_THAT(started, EqualsProto(R"pb(
-                request_id: "mine"
-                fingerprint: "f00d"
-                prompt_token_count: 5
-                queue_time { nanos: 5000000 }
-                effective {
-                  top_p: 0.5
-                  temperature: 1
-                  top_k: 0
-                  min_p: 0
-                  typical_p: 1
-                  repetition_penalty: 1
-                  presence_penalty: 0
-                  frequency_penalty: 0
-                  num_sequences: 1
-                })pb"));
+  EXPECT_THAT(started, IsProto(R"(
+      request_id: "mine" fingerprint: "f00d" prompt_token_count: 5 queue_time { nanos: 5000000 }
+      effective {
+        top_p: 0.5 temperature: 1 top_k: 0 min_p: 0 typical_p: 1 repetition_penalty: 1
+        presence_penalty: 0 frequency_penalty: 0 num_sequences: 1 })"));
   ReadToTheEndAfter();
 }
 
@@ -151,7 +140,7 @@ TEST_F(GenerateHandlerTest, TellsHowAnOutputEnded) {
     EXPECT_EQ(texts_[0], text);
     EXPECT_EQ(finished_.front().completion_tokens(), ids.size());
     finished_.front().clear_completion_tokens();
-    EXPECT_THAT(finished_.front(), EqualsProto(finished));
+    EXPECT_THAT(finished_.front(), IsProto(finished));
     EXPECT_EQ(summary_.usage().completion_tokens(), ids.size());
   }
 }

@@ -152,7 +152,7 @@ TEST_F(GenerateOutputsTest, GuessesAreSummedOverTheOutputs) {
   }
   EXPECT_TRUE(ReadToTheEnd().ok());
   EXPECT_THAT(summary_.speculation(),
-              EqualsProto("drafted_tokens: 10 accepted_tokens: 4 steps_saved: 2"));
+              IsProto("drafted_tokens: 10 accepted_tokens: 4 steps_saved: 2"));
   EXPECT_EQ(summary_.resources().weight_bytes_read(), 3 * kStepWeightBytes);
 }
 
@@ -231,12 +231,9 @@ TEST_F(PromptLogprobsTest, TheFirstTokenHasNone) {
   }
   EXPECT_TRUE(reader_->Finish().ok());
   ASSERT_EQ(infos.size(), 3u);
-  EXPECT_THAT(infos[0], EqualsProto(R"pb(id: 97 bytes: "a")pb"));
-  EXPECT_THAT(infos[2], EqualsProto(R"pb(id: 99
-                                         bytes: "c"
-                                         logprob: -3
-                                         rank: 2
-                                         top { id: 122 logprob: -0.25 rank: 1 })pb"));
+  EXPECT_THAT(infos[0], IsProto(R"(id: 97 bytes: "a")"));
+  EXPECT_THAT(infos[2], IsProto(R"(
+      id: 99 bytes: "c" logprob: -3 rank: 2 top { id: 122 logprob: -0.25 rank: 1 })"));
   ASSERT_EQ(events.size(), 3u);
   EXPECT_EQ(events[0].tokens().text(), "x");
 }

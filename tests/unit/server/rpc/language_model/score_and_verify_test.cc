@@ -81,22 +81,14 @@ TEST_F(ScoreAndVerifyTest, SumsEachContinuation) {
   PushScored(1, 'e', -2.0f, 3);
   PushScored(0, 'd', -0.25f, 1);
   Finish();
-  EXPECT_THAT(scores_, EqualsProto(R"pb(
-                request_id: "mine"
-                fingerprint: "f00d"
-                usage { prompt_tokens: 5 cached_prompt_tokens: 1 }
-                scores {
-                  sum_logprob: -0.75
-                  token_count: 2
-                  is_greedy: true
-                  tokens { id: 99 bytes: "c" logprob: -0.5 rank: 1 }
-                  tokens { id: 100 bytes: "d" logprob: -0.25 rank: 1 }
-                }
-                scores {
-                  sum_logprob: -2
-                  token_count: 1
-                  tokens { id: 101 bytes: "e" logprob: -2 rank: 3 }
-                })pb"));
+  EXPECT_THAT(scores_, IsProto(R"(
+      request_id: "mine" fingerprint: "f00d" usage { prompt_tokens: 5 cached_prompt_tokens: 1 }
+      scores {
+        sum_logprob: -0.75 token_count: 2 is_greedy: true
+        tokens { id: 99 bytes: "c" logprob: -0.5 rank: 1 }
+        tokens { id: 100 bytes: "d" logprob: -0.25 rank: 1 } }
+      scores {
+        sum_logprob: -2 token_count: 1 tokens { id: 101 bytes: "e" logprob: -2 rank: 3 } })"));
 }
 
 TEST_F(ScoreAndVerifyTest, ComparesWhatTheEngineDraws) {
@@ -113,12 +105,9 @@ TEST_F(ScoreAndVerifyTest, ComparesWhatTheEngineDraws) {
   PushText("cd");
   PushText("e");
   Finish();
-  EXPECT_THAT(verdict_, EqualsProto(R"pb(
-                request_id: "mine"
-                fingerprint: "f00d"
-                verified: true
-                verified_token_count: 3
-                usage { prompt_tokens: 5 cached_prompt_tokens: 1 })pb"));
+  EXPECT_THAT(verdict_, IsProto(R"(
+      request_id: "mine" fingerprint: "f00d" verified: true verified_token_count: 3
+      usage { prompt_tokens: 5 cached_prompt_tokens: 1 })"));
 }
 
 TEST_F(ScoreAndVerifyTest, TellsTheFirstTokenThatDiffers) {
@@ -128,7 +117,7 @@ TEST_F(ScoreAndVerifyTest, TellsTheFirstTokenThatDiffers) {
   EXPECT_FALSE(verdict_.verified());
   EXPECT_EQ(verdict_.verified_token_count(), 1u);
   EXPECT_THAT(verdict_.mismatch(),
-              EqualsProto("index: 1 position: 3 claimed_token_id: 100 token_id: 120"));
+              IsProto("index: 1 position: 3 claimed_token_id: 100 token_id: 120"));
 }
 
 TEST_F(ScoreAndVerifyTest, NothingBehindAStopStringIsComputed) {

@@ -41,8 +41,8 @@ class UnaryHandlersTest : public RpcTest {
 
 TEST_F(UnaryHandlersTest, TokenizeGivesIdsAndTheirBytes) {
   ASSERT_TRUE(Tokenize(R"(text: "h\303\251")").ok());
-  EXPECT_THAT(tokens_, EqualsProto(R"pb(token_ids: [ 257, 104, 0xc3, 0xa9 ]
-                                        token_bytes: [ "<bos>", "h", "\303", "\251" ])pb"));
+  EXPECT_THAT(tokens_, IsProto(R"(
+      token_ids: [257, 104, 0xc3, 0xa9] token_bytes: ["<bos>", "h", "\303", "\251"])"));
   ASSERT_TRUE(Tokenize(R"(text: "" add_special_tokens: false)").ok());
   EXPECT_EQ(tokens_.token_ids_size(), 0);
 }
@@ -101,20 +101,13 @@ TEST_F(UnaryHandlersTest, ModelInfoReportsModelLimitsAndWhatIsBuilt) {
 }
 
 TEST_F(UnaryHandlersTest, ModelInfoStatesTheGuaranteeAndItsScope) {
-  EXPECT_THAT(Info().determinism(), EqualsProto(R"pb(
-                guarantee: DETERMINISM_GUARANTEE_SAME_BUILD_AND_DEVICE
-                fingerprint: "f00d"
-                scope: [
-                  DETERMINISM_SCOPE_BATCH,
-                  DETERMINISM_SCOPE_CHUNKING,
-                  DETERMINISM_SCOPE_PREFIX_CACHE,
-                  DETERMINISM_SCOPE_PREEMPTION,
-                  DETERMINISM_SCOPE_REPLICA
-                ])pb"));
+  EXPECT_THAT(Info().determinism(), IsProto(R"(
+      guarantee: DETERMINISM_GUARANTEE_SAME_BUILD_AND_DEVICE fingerprint: "f00d"
+      scope: [DETERMINISM_SCOPE_BATCH, DETERMINISM_SCOPE_CHUNKING, DETERMINISM_SCOPE_PREFIX_CACHE,
+              DETERMINISM_SCOPE_PREEMPTION, DETERMINISM_SCOPE_REPLICA])"));
   model_.invariance_fault = "tiles differ";
-  EXPECT_THAT(Info().determinism(), EqualsProto(R"pb(guarantee: DETERMINISM_GUARANTEE_NONE
-                                                     fingerprint: "f00d"
-                                                     reason: "tiles differ")pb"));
+  EXPECT_THAT(Info().determinism(), IsProto(R"(
+      guarantee: DETERMINISM_GUARANTEE_NONE fingerprint: "f00d" reason: "tiles differ")"));
 }
 
 TEST_F(UnaryHandlersTest, ModelInfoReportsHowTheEngineIsConfigured) {

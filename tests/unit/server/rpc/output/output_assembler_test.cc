@@ -275,17 +275,12 @@ TEST_F(OutputAssemblerTest, FillsScoresAndAlternativesWhereThereAreSome) {
   assembler_->Append(Token('c'));
   v1::GenerateTokens event;
   ASSERT_TRUE(assembler_->NextEvent(event));
-  EXPECT_THAT(event, EqualsProto(R"pb(position: 10
-                                      text: "ac"
-                                      tokens {
-                                        id: 97
-                                        bytes: "a"
-                                        logprob: -0.5
-                                        rank: 2
-                                        top { id: 98 logprob: -0.25 rank: 1 }
-                                        top { id: 97 logprob: -0.5 rank: 2 }
-                                      }
-                                      tokens { id: 99 bytes: "c" })pb"));
+  EXPECT_THAT(event, IsProto(R"(
+      position: 10 text: "ac"
+      tokens {
+        id: 97 bytes: "a" logprob: -0.5 rank: 2 top { id: 98 logprob: -0.25 rank: 1 }
+        top { id: 97 logprob: -0.5 rank: 2 } }
+      tokens { id: 99 bytes: "c" })"));
 }
 
 TEST_F(OutputAssemblerTest, LargeOutputsAreCutIntoEvents) {

@@ -84,8 +84,8 @@ TEST_F(InferenceMappingTest, RefusesFieldsOfNewerClients) {
 TEST_F(InferenceMappingTest, LeavesZerosToTheDefaults) {
   const absl::StatusOr<v1::GenerateRequest> generate = Read("sampling {} decoding {} stopping {}");
   ASSERT_THAT(generate, IsOk());
-  EXPECT_THAT(generate->sampling(), EqualsProto(""));
-  EXPECT_THAT(generate->stopping(), EqualsProto(""));
+  EXPECT_THAT(generate->sampling(), IsProto(""));
+  EXPECT_THAT(generate->stopping(), IsProto(""));
   EXPECT_FALSE(generate->has_truncate_prompt_tokens());
 }
 
@@ -138,7 +138,7 @@ TEST_F(InferenceMappingTest, BeginsWithThePrompt) {
   ASSERT_THAT(Read("response { prompt_token_ids: true }"), IsOk());
   // Two of three: the request was truncated.
   EXPECT_THAT(Write({"started { prompt_token_count: 2 effective { num_sequences: 1 } }"}),
-              ElementsAre(EqualsProto("prompt_info { num_prompt_tokens: 2 token_ids: [8, 9] }")));
+              ElementsAre(IsProto("prompt_info { num_prompt_tokens: 2 token_ids: [8, 9] }")));
 }
 
 TEST_F(InferenceMappingTest, SendsThePromptWhole) {
@@ -147,37 +147,28 @@ TEST_F(InferenceMappingTest, SendsThePromptWhole) {
               IsOk());
   EXPECT_THAT(Write({kStarted, "prompt { tokens { id: 7 } }",
                      "prompt { offset: 1" + Token(8) + Token(9) + " }"}),
-              ElementsAre(EqualsProto(R"pb(
-                prompt_info {
-                  num_prompt_tokens: 3
-                  token_ids: [ 7, 8, 9 ]
-                  logprobs: [ 0, -0.5, -0.5 ]
-                  ranks: [ 0, 2, 2 ]
-                  candidate_tokens {}
-                  candidate_tokens { tokens { id: 9 logprob: -0.25 rank: 3 } }
-                  candidate_tokens { tokens { id: 10 logprob: -0.25 rank: 3 } }
-                })pb")));
+              ElementsAre(IsProto(R"(
+                  prompt_info {
+                    num_prompt_tokens: 3 token_ids: [7, 8, 9] logprobs: [0, -0.5, -0.5]
+                    ranks: [0, 2, 2] candidate_tokens {}
+                    candidate_tokens { tokens { id: 9 logprob: -0.25 rank: 3 } }
+                    candidate_tokens { tokens { id: 10 logprob: -0.25 rank: 3 } } })")));
 }
 
 TEST_F(InferenceMappingTest, SendsWhatIsAskedFor) {
   ASSERT_THAT(Read(), IsOk());
   EXPECT_THAT(Write({kStarted, Tokens("AB")}),
-              ElementsAre(_, EqualsProto("outputs { text: 'AB' num_tokens: 2 }")));
+              ElementsAre(_, IsProto("outputs { text: 'AB' num_tokens: 2 }")));
   ASSERT_THAT(Read(R"(response { output_token_ids: true output_logprobs: true
                                  output_candidates { top_n: 2 } })"),
               IsOk());
   // Of the two best one is the token itself.
-  EXPECT_THAT(Write({kStarted, Tokens("AB")}),
-              ElementsAre(_, EqualsProto(R"pb(
-                            outputs {
-                              text: 'AB'
-                              num_tokens: 2
-                              token_ids: [ 65, 66 ]
-                              logprobs: [ -0.5, -0.5 ]
-                              ranks: [ 2, 2 ]
-                              candidate_tokens { tokens { id: 66 logprob: -0.25 rank: 3 } }
-                              candidate_tokens { tokens { id: 67 logprob: -0.25 rank: 3 } }
-                            })pb")));
+  EXPECT_THAT(Write({kStarted, Tokens("AB")}), ElementsAre(_, IsProto(R"(
+                  outputs {
+                    text: 'AB' num_tokens: 2 token_ids: [65, 66] logprobs: [-0.5, -0.5]
+                    ranks: [2, 2]
+                    candidate_tokens { tokens { id: 66 logprob: -0.25 rank: 3 } }
+                    candidate_tokens { tokens { id: 67 logprob: -0.25 rank: 3 } } })")));
 }
 
 TEST_F(InferenceMappingTest, EndsEachSequence) {
@@ -186,33 +177,27 @@ TEST_F(InferenceMappingTest, EndsEachSequence) {
       Write({"started { prompt_token_count: 3 effective { num_sequences: 2 } }", Tokens("AB", 1),
              "finished { output_index: 1 reason: FINISH_REASON_CONTEXT_LENGTH }",
              "finished { reason: FINISH_REASON_STOP stop_string: 'END' }", "summary {}"}),
-      ElementsAre(
-          _, _,
-          EqualsProto("outputs { index: 1 finish_info { finish_reason: LENGTH "
-                      "num_output_tokens: 2 } }"),
-          EqualsProto("outputs { finish_info { finish_reason: STOP stop_string: 'END' } }")));
+      ElementsAre(_, _,
+                  IsProto("outputs { index: 1 finish_info { finish_reason: LENGTH "
+                          "num_output_tokens: 2 } }"),
+                  IsProto("outputs { finish_info { finish_reason: STOP stop_string: 'END' } }")));
 }
 
 TEST_F(InferenceMappingTest, SendsTheTokenThatEndsASequence) {
   constexpr char kEnd[] = "finished { reason: FINISH_REASON_EOS eos_token_id: 256 }";
   ASSERT_THAT(Read("response { output_token_ids: true }"), IsOk());
   EXPECT_THAT(Write({kStarted, "tokens { text: 'A' tokens { id: 65 } }", kEnd}),
-              ElementsAre(_, _, EqualsProto(R"pb(outputs {
-                                                   token_ids: 256
-                                                   num_tokens: 1
-                                                   finish_info {
-                                                     finish_reason: STOP
-                                                     num_output_tokens: 2
-                                                     eos_token_id: 256
-                                                   }
-                                                 })pb")));
+              ElementsAre(_, _, IsProto(R"(
+                  outputs {
+                    token_ids: 256 num_tokens: 1 finish_info {
+                      finish_reason: STOP num_output_tokens: 2 eos_token_id: 256 } })")));
   // It was sent with the text already, or there is no log-probability for it.
   for (const char* const without : {"stopping { include_stop_strings: true }",
                                     "response { output_token_ids: true output_logprobs: true }"}) {
     ASSERT_THAT(Read(without), IsOk());
     EXPECT_THAT(Write({kStarted, kEnd}),
-                ElementsAre(_, EqualsProto("outputs { finish_info { finish_reason: STOP "
-                                           "eos_token_id: 256 } }")));
+                ElementsAre(_, IsProto("outputs { finish_info { finish_reason: STOP "
+                                       "eos_token_id: 256 } }")));
   }
 }
 
@@ -228,13 +213,11 @@ TEST_F(InferenceMappingTest, GathersTheAnswerOfGenerate) {
     auto event = Proto<v1::GenerateResponse>(text);
     mapping_->Write(event, answer);
   }
-  EXPECT_THAT(answer, EqualsProto(R"pb(prompt_info { num_prompt_tokens: 3 }
-                                       outputs {
-                                         text: 'AB'
-                                         num_tokens: 2
-                                         token_ids: [ 65, 66 ]
-                                         finish_info { finish_reason: LENGTH num_output_tokens: 2 }
-                                       })pb"));
+  EXPECT_THAT(answer, IsProto(R"(
+      prompt_info { num_prompt_tokens: 3 }
+      outputs {
+        text: 'AB' num_tokens: 2 token_ids: [65, 66]
+        finish_info { finish_reason: LENGTH num_output_tokens: 2 } })"));
 }
 
 }  // namespace

@@ -124,11 +124,11 @@ TEST_F(OpenEngineGenerateTest, SendsThePromptOnceFromItsStart) {
       Write({Started(3), "prompt { tokens { id: 7 } }",
              R"(prompt { offset: 1 tokens { id: 8 bytes: 'a' logprob: -0.5 rank: 2 top { id: 9 } }
                                    tokens { id: 9 bytes: 'b' logprob: -0.5 rank: 2 } })"}),
-      ElementsAre(EqualsProto(R"pb(request_id: 'mine'
-                                   prompt {
-                                     tokens { token_id: 8 token: 'a' logprob: -0.5 rank: 2 }
-                                     tokens { token_id: 9 token: 'b' logprob: -0.5 rank: 2 }
-                                   })pb")));
+      ElementsAre(IsProto(R"(
+          request_id: 'mine'
+          prompt {
+            tokens { token_id: 8 token: 'a' logprob: -0.5 rank: 2 }
+            tokens { token_id: 9 token: 'b' logprob: -0.5 rank: 2 } })")));
 }
 
 TEST_F(OpenEngineGenerateTest, SendsTokensWithTheirTextAndAlternatives) {
@@ -151,20 +151,17 @@ TEST_F(OpenEngineGenerateTest, SendsTheUsageWithTheLastEnd) {
                      "finished { reason: FINISH_REASON_LENGTH }",
                      R"(summary { usage { prompt_tokens: 4 cached_prompt_tokens: 3
                                   completion_tokens: 5 } })"}),
-              ElementsAre(EqualsProto(R"pb(request_id: 'mine'
-                                           finished {
-                                             output_index: 1
-                                             reason: FINISH_REASON_STOP
-                                             stop_match { eos_token_id: 256 }
-                                           })pb"),
-                          EqualsProto(R"pb(request_id: 'mine'
-                                           finished { output_index: 0 reason: FINISH_REASON_LENGTH }
-                                           usage {
-                                             prompt_tokens: 4
-                                             completion_tokens: 5
-                                             total_tokens: 9
-                                             cached_prompt_tokens: 3
-                                           })pb")));
+              ElementsAre(IsProto(R"(
+                  request_id: 'mine'
+                  finished {
+                    output_index: 1 reason: FINISH_REASON_STOP
+                    stop_match { eos_token_id: 256 } })"),
+                          IsProto(R"(
+                              request_id: 'mine'
+                              finished { output_index: 0 reason: FINISH_REASON_LENGTH }
+                              usage {
+                                prompt_tokens: 4 completion_tokens: 5 total_tokens: 9
+                                cached_prompt_tokens: 3 })")));
 }
 
 TEST_F(OpenEngineGenerateTest, TellsTheTokensOfReasoningWhereItsMarkersAreText) {

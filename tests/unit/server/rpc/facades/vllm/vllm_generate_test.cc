@@ -46,19 +46,13 @@ TEST_F(VllmGenerateTest, MapsValues) {
   const absl::StatusOr<v1::GenerateRequest> mapped = Read(R"(sampling_params {
       temperature: 0 top_k: 5 max_tokens: 9 seed: -1 stop: "end" truncate_prompt_tokens: -1 })");
   ASSERT_THAT(mapped, IsOk());
-  EXPECT_THAT(*mapped, EqualsProto(R"pb(
-    prompt_token_ids { ids: 7 }
-    truncate_prompt_tokens: 63
-    sampling {
-      temperature: 0
-      top_k: 5
-      num_sequences: 1
-      seed: 18446744073709551615
-      frequency_penalty: 0
-      presence_penalty: 0
-    }
-    stopping { max_new_tokens: 9 stop_strings: "end" include_stop_in_output: true }
-    output { text: false token_ids: true logprobs: false final_only: true })pb"));
+  EXPECT_THAT(*mapped, IsProto(R"(
+      prompt_token_ids { ids: 7 } truncate_prompt_tokens: 63
+      sampling {
+        temperature: 0 top_k: 5 num_sequences: 1 seed: 18446744073709551615
+        frequency_penalty: 0 presence_penalty: 0 }
+      stopping { max_new_tokens: 9 stop_strings: "end" include_stop_in_output: true }
+      output { text: false token_ids: true logprobs: false final_only: true })"));
 }
 
 TEST_F(VllmGenerateTest, RefusesByName) {
@@ -89,39 +83,23 @@ TEST_F(VllmGenerateTest, StreamsChunksAndOneCompleteForEachOutput) {
              "tokens { output_index: 1" + Token(3) + " }", "tokens {" + Token(4) + " }",
              "finished { reason: FINISH_REASON_STOP completion_tokens: 3 stop_string: 'end' }",
              "finished { output_index: 1 reason: FINISH_REASON_LENGTH completion_tokens: 3 }"}),
-      ElementsAre(EqualsProto(R"pb(chunk {
-                                     token_ids: [ 1, 2 ]
-                                     completion_tokens: 2
-                                     prompt_tokens: 4
-                                     cached_tokens: 2
-                                   })pb"),
-                  EqualsProto(R"pb(chunk {
-                                     token_ids: 3
-                                     completion_tokens: 1
-                                     index: 1
-                                     prompt_tokens: 4
-                                     cached_tokens: 2
-                                   })pb"),
-                  EqualsProto(R"pb(chunk {
-                                     token_ids: 4
-                                     completion_tokens: 1
-                                     prompt_tokens: 4
-                                     cached_tokens: 2
-                                   })pb"),
-                  EqualsProto(R"pb(complete {
-                                     finish_reason: "stop"
-                                     matched_stop_str: "end"
-                                     completion_tokens: 3
-                                     prompt_tokens: 4
-                                     cached_tokens: 2
-                                   })pb"),
-                  EqualsProto(R"pb(complete {
-                                     finish_reason: "length"
-                                     index: 1
-                                     completion_tokens: 3
-                                     prompt_tokens: 4
-                                     cached_tokens: 2
-                                   })pb")));
+      ElementsAre(IsProto(R"(
+          chunk { token_ids: [1, 2] completion_tokens: 2 prompt_tokens: 4 cached_tokens: 2 })"),
+                  IsProto(R"(
+                      chunk {
+                        token_ids: 3 completion_tokens: 1 index: 1 prompt_tokens: 4
+                        cached_tokens: 2 })"),
+                  IsProto(R"(
+                      chunk {
+                        token_ids: 4 completion_tokens: 1 prompt_tokens: 4 cached_tokens: 2 })"),
+                  IsProto(R"(
+                      complete {
+                        finish_reason: "stop" matched_stop_str: "end" completion_tokens: 3
+                        prompt_tokens: 4 cached_tokens: 2 })"),
+                  IsProto(R"(
+                      complete {
+                        finish_reason: "length" index: 1 completion_tokens: 3 prompt_tokens: 4
+                        cached_tokens: 2 })")));
 }
 
 TEST_F(VllmGenerateTest, AnswersWholeOutputsWithLogprobs) {
@@ -129,29 +107,18 @@ TEST_F(VllmGenerateTest, AnswersWholeOutputsWithLogprobs) {
   EXPECT_THAT(Write({kStarted, "prompt { tokens { id: 7 }" + Token(8) + " }",
                      "tokens {" + Token(1) + Token(2) + " }",
                      "finished { reason: FINISH_REASON_EOS completion_tokens: 3 }"}),
-              ElementsAre(EqualsProto(R"pb(complete {
-                                             output_ids: [ 1, 2 ]
-                                             prompt_tokens: 4
-                                             cached_tokens: 2
-                                             completion_tokens: 3
-                                             finish_reason: "stop"
-                                             output_logprobs {
-                                               token_ids: [ 1, 2 ]
-                                               token_logprobs: [ -0.5, -0.5 ]
-                                               top_logprobs { token_ids: 101 values: -0.25 }
-                                               top_logprobs { token_ids: 101 values: -0.25 }
-                                             }
-                                             input_logprobs {
-                                               token_ids: [ 7, 8 ]
-                                               token_logprobs {}
-                                               token_logprobs { value: -0.5 }
-                                               top_logprobs {}
-                                               top_logprobs {
-                                                 token_ids: [ 101, 102 ]
-                                                 values: [ -0.25, -1 ]
-                                               }
-                                             }
-                                           })pb")));
+              ElementsAre(IsProto(R"(
+                  complete {
+                    output_ids: [1, 2] prompt_tokens: 4 cached_tokens: 2 completion_tokens: 3
+                    finish_reason: "stop"
+                    output_logprobs {
+                      token_ids: [1, 2] token_logprobs: [-0.5, -0.5]
+                      top_logprobs { token_ids: 101 values: -0.25 }
+                      top_logprobs { token_ids: 101 values: -0.25 } }
+                    input_logprobs {
+                      token_ids: [7, 8] token_logprobs {} token_logprobs { value: -0.5 }
+                      top_logprobs {}
+                      top_logprobs { token_ids: [101, 102] values: [-0.25, -1] } } })")));
 }
 
 TEST(TokenizerArchiveTest, IsSharedWhileItIsReadAndMadeAnewLater) {
