@@ -26,8 +26,8 @@ class Line {
  public:
   Line(const char* text) : Line(std::string(text)) {}
   Line(const std::string& text) {
-    const std::vector<std::string_view> words = absl::StrSplit(text, ' ', absl::SkipEmpty());
-    words_.assign(words.begin(), words.end());
+    std::vector<std::string> words = absl::StrSplit(text, ' ', absl::SkipEmpty());
+    words_ = std::move(words);
   }
   Line(std::vector<std::string> words) : words_(std::move(words)) {}
   Line(std::initializer_list<std::string> words) : words_(words) {}
