@@ -91,39 +91,6 @@ void FakeServer::SetServing(bool serving) {
   server_->GetHealthCheckService()->SetServingStatus(serving);
 }
 
-std::vector<v1::GenerateRequest> FakeServer::generate_requests() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return generate_requests_;
-}
-v1::GenerateRequest FakeServer::last_generate() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return last_generate_;
-}
-v1::ForwardRequest FakeServer::last_forward() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return last_forward_;
-}
-v1::ScoreRequest FakeServer::last_score() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return last_score_;
-}
-std::vector<v1::VerifyRequest> FakeServer::verify_requests() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return verify_requests_;
-}
-v1::TokenizeRequest FakeServer::last_tokenize() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return last_tokenize_;
-}
-v1::DetokenizeRequest FakeServer::last_detokenize() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return last_detokenize_;
-}
-std::multimap<std::string, std::string> FakeServer::last_metadata() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return last_metadata_;
-}
-
 void FakeServer::WaitForCancellation() {
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait(lock, [this] { return cancellations_ > 0; });

@@ -48,15 +48,16 @@ class FakeServer final : public v1::LanguageModel::CallbackService {
   Script<v1::TokenizeResponse> tokenize;
   Script<v1::DetokenizeResponse> detokenize;
 
-  // All Generate requests, the latest request of each kind, and the metadata of the latest call.
-  std::vector<v1::GenerateRequest> generate_requests() const;
-  v1::GenerateRequest last_generate() const;
-  v1::ForwardRequest last_forward() const;
-  v1::ScoreRequest last_score() const;
-  std::vector<v1::VerifyRequest> verify_requests() const;
-  v1::TokenizeRequest last_tokenize() const;
-  v1::DetokenizeRequest last_detokenize() const;
-  std::multimap<std::string, std::string> last_metadata() const;
+  // All Generate and Verify requests, the latest request of each kind, and the metadata of the
+  // latest call.
+  std::vector<v1::GenerateRequest> generate_requests() const { return Copy(generate_requests_); }
+  v1::GenerateRequest last_generate() const { return Copy(last_generate_); }
+  v1::ForwardRequest last_forward() const { return Copy(last_forward_); }
+  v1::ScoreRequest last_score() const { return Copy(last_score_); }
+  std::vector<v1::VerifyRequest> verify_requests() const { return Copy(verify_requests_); }
+  v1::TokenizeRequest last_tokenize() const { return Copy(last_tokenize_); }
+  v1::DetokenizeRequest last_detokenize() const { return Copy(last_detokenize_); }
+  std::multimap<std::string, std::string> last_metadata() const { return Copy(last_metadata_); }
 
   // Block until a client has cancelled a held call; until all responses of a held call were sent.
   void WaitForCancellation();
@@ -86,6 +87,11 @@ class FakeServer final : public v1::LanguageModel::CallbackService {
                                        const v1::DetokenizeRequest* request,
                                        v1::DetokenizeResponse* response) override;
 
+  template <typename T>
+  T Copy(const T& value) const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return value;
+  }
   template <typename Request>
   void Remember(const grpc::CallbackServerContext& context, const Request& request, Request* last);
   void NoteHold();

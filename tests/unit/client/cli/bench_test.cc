@@ -1,7 +1,4 @@
 // `tlm bench` against a server in this process.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -20,24 +17,21 @@ using testing::StartsWith;
 class BenchTest : public CommandFixture {
  protected:
   BenchTest() {
-    server_.model_info.responses.resize(1);
-    server_.model_info.responses[0].mutable_identity()->set_model_id("demo");
-    server_.model_info.responses[0].mutable_architecture()->set_vocab_size(500);
+    server_.model_info.responses = {Proto<v1::ModelInfoResponse>(
+        "identity { model_id: 'demo' } architecture { vocab_size: 500 }")};
     server_.generate.responses = GenerateScript({"a", "b", "c"});
-    auto& started = *server_.generate.responses[0].mutable_started();
-    started.set_prompt_token_count(7);
-    started.mutable_queue_time()->set_nanos(20'000'000);
+    Merge("started { prompt_token_count: 7 queue_time { nanos: 20000000 } }",
+          server_.generate.responses[0]);
   }
 
-  nlohmann::json RunForJson(std::vector<std::string> args, int code = kSuccess) {
-    args.insert(args.begin(), {"bench", "--json"});
-    EXPECT_EQ(Run(args), code) << err_.str();
+  nlohmann::json RunForJson(const Line& flags, int code = kSuccess) {
+    EXPECT_EQ(Run(Line("bench --json") + flags), code) << err_.str();
     return nlohmann::json::parse(out_.str());
   }
 };
 
 TEST_F(BenchTest, MeasuresAsManyRequestsAsAsked) {
-  const auto json = RunForJson({"--requests=10", "--concurrency=3"});
+  const auto json = RunForJson("--requests=10 --concurrency=3");
   EXPECT_EQ(server_.generate_requests().size(), 10u);
   EXPECT_EQ(json["requests"]["sent"], 10);
   EXPECT_EQ(json["requests"]["ok"], 10);
@@ -55,21 +49,19 @@ TEST_F(BenchTest, MeasuresAsManyRequestsAsAsked) {
 }
 
 TEST_F(BenchTest, SendsWhatTheFlagsSay) {
-  RunForJson({"--requests=4", "--prompt_tokens=5", "--max_new_tokens=9", "--temperature=0.5",
-              "--seed=11"});
+  RunForJson("--requests=4 --prompt_tokens=5 --max_new_tokens=9 --temperature=0.5 --seed=11");
   std::set<std::string> prompts;
   for (const v1::GenerateRequest& request : server_.generate_requests()) {
     EXPECT_EQ(request.prompt_token_ids().ids_size(), 5);
-    EXPECT_EQ(request.stopping().max_new_tokens(), 9u);
-    EXPECT_TRUE(request.stopping().ignore_eos());
-    EXPECT_EQ(request.sampling().temperature(), 0.5f);
+    EXPECT_THAT(request, HasFields("stopping { max_new_tokens: 9 ignore_eos: true } "
+                                   "sampling { temperature: 0.5 }"));
     prompts.insert(request.prompt_token_ids().SerializeAsString());
   }
   EXPECT_EQ(prompts.size(), 4u);
 }
 
 TEST_F(BenchTest, OffersAPoissonProcessOfTheRate) {
-  const auto json = RunForJson({"--requests=40", "--rate=400"});
+  const auto json = RunForJson("--requests=40 --rate=400");
   EXPECT_EQ(json["requests"]["ok"], 40);
   EXPECT_EQ(json["load"]["loop"], "open");
   // 40 arrivals take 0.1 s on average; no seed makes ten times of it.
@@ -89,7 +81,7 @@ TEST_F(BenchTest, CountsFailuresByCodeAndReason) {
     if (call == 2) script.status = grpc::Status(grpc::StatusCode::DATA_LOSS, "lost");
     return script;
   };
-  const auto json = RunForJson({"--requests=8", "--concurrency=1"});
+  const auto json = RunForJson("--requests=8 --concurrency=1");
   EXPECT_EQ(json["requests"]["ok"], 5);
   EXPECT_EQ(json["requests"]["failed"], 3);
   EXPECT_EQ(json["failures"][0]["code"], "RESOURCE_EXHAUSTED");
@@ -101,13 +93,13 @@ TEST_F(BenchTest, CountsFailuresByCodeAndReason) {
 
 TEST_F(BenchTest, FailsWhenNoRequestEndsWell) {
   server_.generate = {{}, grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "no")};
-  const auto json = RunForJson({"--requests=2"}, kFailure);
+  const auto json = RunForJson("--requests=2", kFailure);
   EXPECT_EQ(json["requests"]["failed"], 2);
   EXPECT_TRUE(json["latency_seconds"]["end_to_end"].is_null());
 }
 
 TEST_F(BenchTest, EndsAfterTheDurationAndWaitsForWhatRuns) {
-  const auto json = RunForJson({"--duration=0.2", "--warmup=0.1", "--concurrency=2"});
+  const auto json = RunForJson("--duration=0.2 --warmup=0.1 --concurrency=2");
   EXPECT_DOUBLE_EQ(json["seconds"], 0.2);
   EXPECT_EQ(json["requests"]["sent"], json["requests"]["ok"]);
   // Those of the warm-up were sent, not counted.
@@ -117,8 +109,7 @@ TEST_F(BenchTest, EndsAfterTheDurationAndWaitsForWhatRuns) {
 TEST_F(BenchTest, KeepsToTheConcurrencyOfAnOpenLoop) {
   server_.generate.responses.resize(1);
   server_.generate.hold = true;
-  const auto json =
-      RunForJson({"--requests=20", "--rate=1000", "--concurrency=3", "--timeout=0.5"}, kFailure);
+  const auto json = RunForJson("--requests=20 --rate=1000 --concurrency=3 --timeout=0.5", kFailure);
   EXPECT_EQ(json["requests"]["sent"], 3);
   EXPECT_EQ(json["requests"]["not_sent"], 17);
   EXPECT_EQ(json["failures"][0]["code"], "DEADLINE_EXCEEDED");
@@ -127,16 +118,14 @@ TEST_F(BenchTest, KeepsToTheConcurrencyOfAnOpenLoop) {
 TEST_F(BenchTest, SpreadsRequestsOverTargetsAndConnections) {
   FakeServer other;
   other.generate = server_.generate;
-  EXPECT_EQ(RunWithoutTarget({"bench", "--requests=8", "--connections=2", "--json",
-                              "--target=" + server_.target() + "," + other.target()}),
-            kSuccess)
-      << err_.str();
+  target_flag_ += "," + other.target();
+  RunForJson("--requests=8 --connections=2");
   EXPECT_EQ(server_.generate_requests().size(), 4u);
   EXPECT_EQ(other.generate_requests().size(), 4u);
 }
 
 TEST_F(BenchTest, PrintsTables) {
-  EXPECT_EQ(Run({"bench", "--requests=3"}), kSuccess) << err_.str();
+  EXPECT_EQ(Run("bench --requests=3"), kSuccess) << err_.str();
   EXPECT_THAT(out_.str(), AllOf(HasSubstr("model            demo\n"),
                                 HasSubstr("requests         3 ok, 0 failed\n"), HasSubstr("TTFT"),
                                 HasSubstr("p99"), HasSubstr("20.0 ms")));
@@ -156,18 +145,14 @@ TEST_F(BenchTest, RefusesWrongUsageNamingTheLimit) {
            {"--prompt_tokens=0", "--prompt_tokens is 0, the range is [1, "},
            {"--warmup=inf", "must end"},
            {"--max_new_tokens=0", "[1, "}}) {
-    EXPECT_EQ(Run({"bench", flag}), kUsageError) << flag;
-    EXPECT_THAT(err_.str(), AllOf(StartsWith("tlm: bench: "), HasSubstr(limit))) << flag;
+    ExpectUsageError(Run("bench " + flag), "bench: ", limit);
   }
-  EXPECT_EQ(Run({"bench", "--duration=0", "--requests=1"}), kUsageError);
-  for (const char* tokens : {"--prompt_tokens=3", "--prompt_tokens=0"}) {
-    EXPECT_EQ(Run({"bench", tokens, "--prompts_file=x"}), kUsageError) << tokens;
-  }
-  EXPECT_EQ(Run({"bench", "x"}), kUsageError);
+  ExpectUsageErrors("bench", {"--duration=0 --requests=1", "--prompt_tokens=3 --prompts_file=x",
+                              "--prompt_tokens=0 --prompts_file=x", "x"});
 }
 
 TEST_F(BenchTest, ReportsAServerThatIsNotThere) {
-  EXPECT_EQ(RunWithoutTarget({"bench", "--target=127.0.0.1:1"}), kFailure);
+  EXPECT_EQ(RunWithoutTarget("bench --target=127.0.0.1:1"), kFailure);
   EXPECT_THAT(err_.str(), StartsWith("tlm: bench: UNAVAILABLE: "));
   EXPECT_EQ(out_.str(), "");
 }

@@ -82,6 +82,17 @@ class ChatTerminalTest : public testing::Test {
     ASSERT_EQ(write(terminal_, text.data(), text.size()), static_cast<ssize_t>(text.size()));
   }
 
+  // Starts the program and waits for its prompt.
+  void StartToPrompt(const std::vector<std::string>& flags = {}) {
+    Start(flags);
+    WaitFor("> ");
+  }
+  // Types a line and waits for what it is answered with.
+  void Say(const std::string& line, const std::string& answer) {
+    Type(line + "\n");
+    WaitFor(answer);
+  }
+
   // Reads on until `text` was shown after what earlier calls waited for.
   void WaitFor(const std::string& text) {
     size_t found;
@@ -135,25 +146,21 @@ TEST_F(ChatTerminalTest, PromptsForEachLine) {
   Start();
   WaitFor("demo listens.");
   WaitFor("> ");
-  Type("hi\n");
-  WaitFor("Once upon\r\n> ");
-  Type("more\n");
-  WaitFor("Once upon\r\n> ");
+  Say("hi", "Once upon\r\n> ");
+  Say("more", "Once upon\r\n> ");
   Type(kCtrlD);
   EXPECT_EQ(ExitCode(), 0);
   EXPECT_THAT(Said(1), ElementsAre("user: hi", "assistant: Once upon", "user: more"));
 }
 
 TEST_F(ChatTerminalTest, CommandsWithoutAnAnswerAreConfirmed) {
-  Start();
-  WaitFor("> ");
+  StartToPrompt();
   for (const auto& [command, done] : {std::pair("/reset", "a new conversation begins"),
                                       std::pair("/seed 5", "every answer has the seed 5"),
                                       std::pair("/seed", "every answer has a new seed"),
                                       std::pair("/system be brief", "the system message is set"),
                                       std::pair("/system", "there is no system message")}) {
-    Type(std::string(command) + "\n");
-    WaitFor("\x1b[2m" + std::string(done) + "\x1b[0m\r\n> ");
+    Say(command, "\x1b[2m" + std::string(done) + "\x1b[0m\r\n> ");
   }
   Type(kCtrlD);
   EXPECT_EQ(ExitCode(), 0);
@@ -161,15 +168,12 @@ TEST_F(ChatTerminalTest, CommandsWithoutAnAnswerAreConfirmed) {
 
 TEST_F(ChatTerminalTest, CtrlCStopsTheAnswerAndKeepsWhatWasSaid) {
   AddHeldAnswer({"Hel", "lo"});
-  Start();
-  WaitFor("> ");
-  Type("hi\n");
-  WaitFor("Hello");
+  StartToPrompt();
+  Say("hi", "Hello");
   Type(kCtrlC);
   server_.WaitForCancellation();
   WaitFor("\r\n> ");
-  Type("more\n");
-  WaitFor("Once upon\r\n> ");
+  Say("more", "Once upon\r\n> ");
   Type("/quit\n");
   EXPECT_EQ(ExitCode(), 0);
   EXPECT_THAT(Said(1), ElementsAre("user: hi", "assistant: Hello", "user: more"));
@@ -178,24 +182,20 @@ TEST_F(ChatTerminalTest, CtrlCStopsTheAnswerAndKeepsWhatWasSaid) {
 
 TEST_F(ChatTerminalTest, CtrlCBeforeTheAnswerTakesTheMessageBack) {
   AddHeldAnswer({});
-  Start();
-  WaitFor("> ");
+  StartToPrompt();
   Type("hi\n");
   server_.WaitForHold();
   Type(kCtrlC);
   WaitFor("the message was taken back");
   WaitFor("> ");
-  Type("again\n");
-  WaitFor("Once upon");
+  Say("again", "Once upon");
   EXPECT_THAT(Said(1), ElementsAre("user: again"));
 }
 
 TEST_F(ChatTerminalTest, SecondCtrlCLeaves) {
   AddHeldAnswer({"Hello"});
-  Start();
-  WaitFor("> ");
-  Type("hi\n");
-  WaitFor("Hello");
+  StartToPrompt();
+  Say("hi", "Hello");
   Type(kCtrlC);
   WaitFor("> ");
   Type(kCtrlC);
@@ -203,12 +203,10 @@ TEST_F(ChatTerminalTest, SecondCtrlCLeaves) {
 }
 
 TEST_F(ChatTerminalTest, CtrlCAtThePromptRemindsFirst) {
-  Start();
-  WaitFor("> ");
+  StartToPrompt();
   Type(std::string("half a li") + kCtrlC);
   WaitFor("Ctrl-C again or Ctrl-D leaves.\r\n> ");
-  Type("hi\n");
-  WaitFor("Once upon\r\n> ");
+  Say("hi", "Once upon\r\n> ");
   EXPECT_THAT(Said(0), ElementsAre("user: hi"));
   Type(kCtrlC);
   WaitFor("Ctrl-C again or Ctrl-D leaves.\r\n> ");
@@ -220,13 +218,10 @@ TEST_F(ChatTerminalTest, GoesOnAfterFailures) {
   server_.generates.resize(2);
   server_.generates[0].status = grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "queue full");
   server_.generates[1].status = grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "no more");
-  Start();
+  StartToPrompt();
+  Say("hi", "RESOURCE_EXHAUSTED: queue full");
   WaitFor("> ");
-  Type("hi\n");
-  WaitFor("RESOURCE_EXHAUSTED: queue full");
-  WaitFor("> ");
-  Type("hi\n");
-  WaitFor("FAILED_PRECONDITION: no more");
+  Say("hi", "FAILED_PRECONDITION: no more");
   EXPECT_EQ(ExitCode(), 1);
 }
 
@@ -240,10 +235,8 @@ TEST_F(ChatTerminalTest, RefusesModelWithoutTemplateBeforeTheFirstPrompt) {
 
 TEST_F(ChatTerminalTest, DisarmsControlCharacters) {
   server_.generate.responses = GenerateScript({"\x1b[2J"});
-  Start({"--once"});
-  WaitFor("> ");
-  Type("hi\n");
-  WaitFor("\\x1b[2J");
+  StartToPrompt({"--once"});
+  Say("hi", "\\x1b[2J");
   EXPECT_EQ(ExitCode(), 0);
   EXPECT_THAT(shown_, Not(HasSubstr("\x1b")));
 }
@@ -272,17 +265,13 @@ TEST_F(ChatToolsTerminalTest, AsksForResults) {
       RegionScript({{v1::REGION_KIND_REASONING, "I add."},
                     {v1::REGION_KIND_TOOL_CALL, "{\"a\":1}", "add"},
                     {v1::REGION_KIND_TOOL_CALL, "{}", "wait"}});
-  Start({"--tools=" + path_});
-  WaitFor("> ");
-  Type("1 + 2?\n");
-  WaitFor("\x1b[2mI add.\x1b[0m\r\n\x1b[1madd\x1b[0m({\"a\":1})\r\n");
+  StartToPrompt({"--tools=" + path_});
+  Say("1 + 2?", "\x1b[2mI add.\x1b[0m\r\n\x1b[1madd\x1b[0m({\"a\":1})\r\n");
   WaitFor("result of add> ");
   Type(kCtrlC);
   WaitFor("Ctrl-C again or Ctrl-D leaves.\r\nresult of add> ");
-  Type("3\n");
-  WaitFor("result of wait> ");
-  Type("done\n");
-  WaitFor("Once upon\r\n> ");
+  Say("3", "result of wait> ");
+  Say("done", "Once upon\r\n> ");
   Type(kCtrlD);
   EXPECT_EQ(ExitCode(), 0);
   EXPECT_THAT(Said(1), ElementsAre("user: 1 + 2?", "assistant: ", "tool: 3", "tool: done"));
@@ -291,15 +280,12 @@ TEST_F(ChatToolsTerminalTest, AsksForResults) {
 TEST_F(ChatToolsTerminalTest, CtrlCStopsACommand) {
   server_.generates.emplace_back().responses =
       RegionScript({{v1::REGION_KIND_TOOL_CALL, "{}", "wait"}});
-  Start({"--tools=" + path_, "--run_tools"});
-  WaitFor("> ");
-  Type("hi\n");
-  WaitFor("wait\r\n");
+  StartToPrompt({"--tools=" + path_, "--run_tools"});
+  Say("hi", "wait\r\n");
   Type(kCtrlC);
   WaitFor("stopped; the message was taken back");
   WaitFor("> ");
-  Type("again\n");
-  WaitFor("Once upon");
+  Say("again", "Once upon");
   EXPECT_THAT(Said(1), ElementsAre("user: again"));
 }
 
@@ -310,14 +296,11 @@ TEST_F(ChatToolsTerminalTest, CtrlCWithinACallKeepsTheTextAlone) {
   script.responses.resize(3);
   script.responses[2].mutable_tokens()->mutable_regions()->RemoveLast();
   script.hold = true;
-  Start({"--tools=" + path_});
-  WaitFor("> ");
-  Type("hi\n");
-  WaitFor("({\"a\"");
+  StartToPrompt({"--tools=" + path_});
+  Say("hi", "({\"a\"");
   Type(kCtrlC);
   WaitFor("\r\n> ");
-  Type("more\n");
-  WaitFor("Once upon\r\n> ");
+  Say("more", "Once upon\r\n> ");
   EXPECT_THAT(Said(1), ElementsAre("user: hi", "assistant: I look.", "user: more"));
   EXPECT_EQ(server_.generate_requests()[1].chat().messages(1).tool_calls_size(), 0);
 }

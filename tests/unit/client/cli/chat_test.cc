@@ -1,9 +1,4 @@
 // `tlm chat` through pipes: each line a turn.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <cstdlib>
 #include <utility>
 
 #include "tests/unit/client/cli/command_fixture.h"
@@ -32,19 +27,6 @@ class ChatTest : public CommandFixture {
   void AddRegions(const std::vector<ScriptedRegion>& regions) {
     server_.generates.emplace_back().responses = RegionScript(regions);
   }
-  // The path of a file with this text.
-  std::string File(const std::string& text) {
-    std::string path = testing::TempDir() + "/chat_test_XXXXXX";
-    const int file = mkstemp(path.data());
-    EXPECT_EQ(write(file, text.data(), text.size()), static_cast<ssize_t>(text.size()));
-    close(file);
-    files_.push_back(path);
-    return path;
-  }
-  void TearDown() override {
-    for (const std::string& path : files_) unlink(path.c_str());
-  }
-
   // "role: content" of each message of the i-th request, calls as "name(arguments)".
   std::vector<std::string> Said(size_t request) const {
     const std::vector<v1::GenerateRequest> requests = server_.generate_requests();
@@ -59,14 +41,11 @@ class ChatTest : public CommandFixture {
     }
     return said;
   }
-
- private:
-  std::vector<std::string> files_;
 };
 
 TEST_F(ChatTest, KeepsTheConversation) {
   AddAnswer("Hello.");
-  EXPECT_EQ(RunWithInput("hi\n\n  \nmore", {"chat"}), kSuccess) << err_.str();
+  EXPECT_EQ(RunWithInput("hi\n\n  \nmore", "chat"), kSuccess) << err_.str();
   EXPECT_EQ(out_.str(), "Hello.\nOnce upon\n");
   EXPECT_EQ(err_.str(), "");
   ASSERT_EQ(server_.generate_requests().size(), 2u);
@@ -82,14 +61,11 @@ TEST_F(ChatTest, SendsFlagsWithEveryTurn) {
       kSuccess)
       << err_.str();
   for (const v1::GenerateRequest& request : server_.generate_requests()) {
-    EXPECT_EQ(request.chat().messages(0).role(), "system");
-    EXPECT_EQ(request.chat().messages(0).content(), "be brief");
-    EXPECT_TRUE(request.sampling().has_temperature());
-    EXPECT_EQ(request.stopping().max_new_tokens(), 9u);
-    EXPECT_EQ(request.model(), "demo");
-    const auto& fields = request.chat().template_arguments().fields();
-    EXPECT_TRUE(fields.at("enable_thinking").has_bool_value());
-    EXPECT_EQ(fields.at("n").list_value().values_size(), 1);
+    EXPECT_THAT(request.chat().messages(0), IsProto("role: 'system' content: 'be brief'"));
+    EXPECT_THAT(request, HasFields(R"(model: "demo" sampling { temperature: 0 }
+        stopping { max_new_tokens: 9 } chat { template_arguments {
+          fields { key: "enable_thinking" value { bool_value: false } }
+          fields { key: "n" value { list_value { values { number_value: 1 } } } } } })"));
   }
   EXPECT_EQ(server_.generate_requests().size(), 2u);
   EXPECT_FALSE(server_.last_generate().chat().has_add_generation_prompt());
@@ -98,7 +74,7 @@ TEST_F(ChatTest, SendsFlagsWithEveryTurn) {
 TEST_F(ChatTest, ObeysCommands) {
   EXPECT_EQ(RunWithInput("one\n/seed 7\n/reset\n/system be brief\n//two\n/history\n/seed\n/system\n"
                          "three\n/quit\nnever\n",
-                         {"chat", "--seed=3"}),
+                         "chat --seed=3"),
             kSuccess);
   const auto requests = server_.generate_requests();
   ASSERT_EQ(requests.size(), 3u);
@@ -114,13 +90,13 @@ TEST_F(ChatTest, ObeysCommands) {
 }
 
 TEST_F(ChatTest, PrintsHelp) {
-  EXPECT_EQ(RunWithInput("/help\n", {"chat"}), kSuccess);
+  EXPECT_EQ(RunWithInput("/help\n", "chat"), kSuccess);
   EXPECT_THAT(out_.str(), HasSubstr("/reset"));
   EXPECT_THAT(server_.generate_requests(), IsEmpty());
 }
 
 TEST_F(ChatTest, GoesOnAfterLinesThatAreWrong) {
-  EXPECT_EQ(RunWithInput("a\xff\n/nope\nhi\n", {"chat"}), kFailure);
+  EXPECT_EQ(RunWithInput("a\xff\n/nope\nhi\n", "chat"), kFailure);
   EXPECT_THAT(err_.str(), StartsWith("tlm: chat: the text is not valid UTF-8: byte 0xff"));
   EXPECT_THAT(err_.str(), HasSubstr("\ntlm: chat: no command \"/nope\"; /help lists them"));
   EXPECT_EQ(out_.str(), "Once upon\n");
@@ -131,20 +107,20 @@ TEST_F(ChatTest, AnswersMessageOfTheCommandLine) {
   EXPECT_EQ(RunWithInput("never\n", {"chat", "/help me"}), kSuccess) << err_.str();
   EXPECT_EQ(out_.str(), "Once upon\n");
   EXPECT_THAT(Said(0), ElementsAre("user: /help me"));
-  EXPECT_EQ(RunWithInput("two\nlines\n", {"chat", "-"}), kSuccess);
+  EXPECT_EQ(RunWithInput("two\nlines\n", "chat -"), kSuccess);
   EXPECT_THAT(Said(1), ElementsAre("user: two\nlines"));
   EXPECT_EQ(server_.generate_requests().size(), 2u);
 }
 
 TEST_F(ChatTest, EndsAfterOneAnswerWhenAsked) {
-  EXPECT_EQ(RunWithInput("/system s\nhi\nnever\n", {"chat", "--once"}), kSuccess);
+  EXPECT_EQ(RunWithInput("/system s\nhi\nnever\n", "chat --once"), kSuccess);
   EXPECT_EQ(server_.generate_requests().size(), 1u);
   EXPECT_THAT(Said(0), ElementsAre("system: s", "user: hi"));
 }
 
 TEST_F(ChatTest, ReportsMissingTemplateOnOneLine) {
   AddFailure(grpc::StatusCode::FAILED_PRECONDITION, "model demo has no chat template");
-  EXPECT_EQ(RunWithInput("hi\nmore\n", {"chat"}), kFailure);
+  EXPECT_EQ(RunWithInput("hi\nmore\n", "chat"), kFailure);
   EXPECT_EQ(err_.str(), "tlm: chat: FAILED_PRECONDITION: model demo has no chat template\n");
   EXPECT_EQ(out_.str(), "");
   EXPECT_EQ(server_.generate_requests().size(), 1u);
@@ -153,7 +129,7 @@ TEST_F(ChatTest, ReportsMissingTemplateOnOneLine) {
 TEST_F(ChatTest, TakesRefusedMessageBackAndOffersReset) {
   AddAnswer("Hello.");
   AddFailure(grpc::StatusCode::INVALID_ARGUMENT, "chat has 300 tokens, the limit is 256");
-  EXPECT_EQ(RunWithInput("hi\nlong\nshort\n", {"chat"}), kFailure);
+  EXPECT_EQ(RunWithInput("hi\nlong\nshort\n", "chat"), kFailure);
   EXPECT_THAT(err_.str(), StartsWith("tlm: chat: INVALID_ARGUMENT: chat has 300 tokens"));
   EXPECT_THAT(err_.str(), HasSubstr("/reset begins a new one"));
   EXPECT_THAT(Said(2), ElementsAre("user: hi", "assistant: Hello.", "user: short"));
@@ -162,7 +138,7 @@ TEST_F(ChatTest, TakesRefusedMessageBackAndOffersReset) {
 
 TEST_F(ChatTest, StopsWhereAnAnswerIsMissing) {
   AddFailure(grpc::StatusCode::UNAVAILABLE, "draining");
-  EXPECT_EQ(RunWithInput("hi\nmore\n", {"chat"}), kFailure);
+  EXPECT_EQ(RunWithInput("hi\nmore\n", "chat"), kFailure);
   EXPECT_EQ(err_.str(), "tlm: chat: UNAVAILABLE: draining\n");
   EXPECT_EQ(server_.generate_requests().size(), 1u);
 }
@@ -171,7 +147,7 @@ TEST_F(ChatTest, ReportsFailureInMidAnswer) {
   AddAnswer("Hel");
   server_.generates[0].responses.resize(2);
   server_.generates[0].status = grpc::Status(grpc::StatusCode::DATA_LOSS, "non-finite logits");
-  EXPECT_EQ(RunWithInput("", {"chat", "hi"}), kFailure);
+  EXPECT_EQ(RunWithInput("", "chat hi"), kFailure);
   EXPECT_EQ(out_.str(), "Hel\n");
   EXPECT_EQ(err_.str(), "tlm: chat: DATA_LOSS: non-finite logits\n");
 }
@@ -180,19 +156,19 @@ TEST_F(ChatTest, SaysWhenTheContextIsFull) {
   AddAnswer("Hel");
   server_.generates[0].responses[2].mutable_finished()->set_reason(
       v1::FINISH_REASON_CONTEXT_LENGTH);
-  EXPECT_EQ(RunWithInput("", {"chat", "hi"}), kSuccess);
+  EXPECT_EQ(RunWithInput("", "chat hi"), kSuccess);
   EXPECT_THAT(err_.str(), HasSubstr("the context is full"));
 }
 
 TEST_F(ChatTest, PrintsTiming) {
-  EXPECT_EQ(RunWithInput("hi\n", {"chat", "--timing"}), kSuccess);
+  EXPECT_EQ(RunWithInput("hi\n", "chat --timing"), kSuccess);
   EXPECT_THAT(err_.str(), StartsWith("tlm: 3 prompt + 2 tokens, LENGTH"));
   EXPECT_TRUE(server_.last_generate().output().timing());
 }
 
 TEST_F(ChatTest, GivesUpAtTimeout) {
   server_.generate.hold = true;
-  EXPECT_EQ(RunWithInput("", {"chat", "hi", "--timeout=0.05"}), kFailure);
+  EXPECT_EQ(RunWithInput("", "chat hi --timeout=0.05"), kFailure);
   EXPECT_THAT(err_.str(), StartsWith("tlm: chat: DEADLINE_EXCEEDED:"));
 }
 
@@ -208,7 +184,7 @@ class ChatToolsTest : public ChatTest {
     v1::CapabilitiesInfo& capabilities =
         *server_.model_info.responses.emplace_back().mutable_capabilities();
     capabilities.mutable_chat_format()->set_tool_format("hermes");
-    flag_ = "--tools=" + File(R"([
+    flag_ = "--tools=" + FileWith(R"([
         {"name": "add", "exec": "sed s/^/sum\\ of\\ /", "parameters": {"z": 1, "a": 2}},
         {"name": "look", "exec": "echo dark; exit 3"}, {"name": "ask"}])");
   }
@@ -223,15 +199,11 @@ TEST_F(ChatToolsTest, SendsToolsWithEveryTurn) {
       << err_.str();
   ASSERT_EQ(server_.generate_requests().size(), 2u);
   for (const v1::GenerateRequest& request : server_.generate_requests()) {
-    ASSERT_EQ(request.chat().tools_size(), 3);
-    EXPECT_EQ(request.chat().tools(0).name(), "add");
-    EXPECT_EQ(request.chat().tools(0).parameters_json_schema(), R"({"z":1,"a":2})");
-    EXPECT_EQ(request.chat().tool_choice().name(), "look");
-    EXPECT_TRUE(request.chat().has_parallel_tool_calls());
-    EXPECT_FALSE(request.chat().parallel_tool_calls());
-    EXPECT_TRUE(request.chat().reasoning().enabled());
-    EXPECT_EQ(request.chat().reasoning().budget_tokens(), 7u);
-    EXPECT_TRUE(request.output().regions());
+    EXPECT_THAT(request, HasFields(R"(
+        chat { tools { name: "add" parameters_json_schema: '{"z":1,"a":2}' }
+               tools { name: "look" } tools { name: "ask" } tool_choice { name: "look" }
+               parallel_tool_calls: false reasoning { enabled: true budget_tokens: 7 } }
+        output { regions: true })"));
   }
 }
 
@@ -245,16 +217,16 @@ TEST_F(ChatToolsTest, SetsWhatTheFlagsSay) {
     EXPECT_TRUE(server_.last_generate().chat().reasoning().has_enabled());
     EXPECT_FALSE(server_.last_generate().chat().reasoning().enabled());
   }
-  EXPECT_EQ(Run({"chat", "hi"}), kSuccess);
+  EXPECT_EQ(Run("chat hi"), kSuccess);
   EXPECT_FALSE(server_.last_generate().chat().has_reasoning());
   EXPECT_FALSE(server_.last_generate().chat().has_tool_choice());
 }
 
 TEST_F(ChatToolsTest, AsksForRegionsWhereTheModelHasSome) {
-  EXPECT_EQ(Run({"chat", "hi"}), kSuccess);
+  EXPECT_EQ(Run("chat hi"), kSuccess);
   EXPECT_TRUE(server_.last_generate().output().regions());
   server_.model_info.responses[0].Clear();
-  EXPECT_EQ(Run({"chat", "hi"}), kSuccess);
+  EXPECT_EQ(Run("chat hi"), kSuccess);
   EXPECT_FALSE(server_.last_generate().output().has_regions());
 }
 
@@ -315,7 +287,7 @@ TEST_F(ChatToolsTest, EndsAfterTheRoundsAllowed) {
 
 TEST_F(ChatToolsTest, BoundsTheTimeOfACommand) {
   AddRegions({{kCall, "{}", "wait"}});
-  const std::string tools = "--tools=" + File(R"([{"name": "wait", "exec": "sleep 1000"}])");
+  const std::string tools = "--tools=" + FileWith(R"([{"name": "wait", "exec": "sleep 1000"}])");
   EXPECT_EQ(Run({"chat", "hi", tools, "--run_tools", "--tool_timeout=50ms"}), kSuccess);
   EXPECT_THAT(Said(1), testing::Contains("tool: error: DEADLINE_EXCEEDED: the command did not end "
                                          "within 50ms to call0"));
@@ -339,45 +311,30 @@ TEST_F(ChatToolsTest, TakesTheMessageBackWithItsCalls) {
 }
 
 TEST_F(ChatToolsTest, RefusesWrongUsage) {
-  const std::string plain = "--tools=" + File(R"([{"name": "add"}])");
-  const std::pair<std::vector<std::string>, std::string> kMistakes[] = {
-      {{"--tools=/nonexistent"}, "--tools: /nonexistent: cannot be read"},
-      {{"--tools=" + File("[{}]")}, "[0].name is missing"},
-      {{"--tools=" + File("\xff")}, "is not valid UTF-8"},
-      {{flag_, "--tool_choice=fly"}, "--tool_choice is \"fly\", but the tools are add, look, ask"},
-      {{plain, "--run_tools"}, "has an \"exec\""},
-      {{"--tool_choice=auto"}, "need --tools"},
-      {{"--run_tools"}, "need --tools"},
-      {{"--reasoning=yes"}, "--reasoning is on or off, not \"yes\""},
-      {{"--reasoning=off", "--reasoning_budget=3"}, "--reasoning_budget is for"},
-      {{"--reasoning_budget=-1"}, "reasoning_budget"},
+  const std::string plain = "--tools=" + FileWith(R"([{"name": "add"}])");
+  const std::pair<std::string, std::string> kMistakes[] = {
+      {"--tools=/nonexistent", "--tools: /nonexistent: cannot be read"},
+      {"--tools=" + FileWith("[{}]"), "[0].name is missing"},
+      {"--tools=" + FileWith("\xff"), "is not valid UTF-8"},
+      {flag_ + " --tool_choice=fly", "--tool_choice is \"fly\", but the tools are add, look, ask"},
+      {plain + " --run_tools", "has an \"exec\""},
+      {"--tool_choice=auto", "need --tools"},
+      {"--run_tools", "need --tools"},
+      {"--reasoning=yes", "--reasoning is on or off, not \"yes\""},
+      {"--reasoning=off --reasoning_budget=3", "--reasoning_budget is for"},
+      {"--reasoning_budget=-1", "reasoning_budget"},
   };
   for (const auto& [flags, message] : kMistakes) {
-    std::vector<std::string> args = {"chat"};
-    args.insert(args.end(), flags.begin(), flags.end());
-    EXPECT_EQ(RunWithInput("hi\n", args), kUsageError) << testing::PrintToString(args);
-    EXPECT_THAT(err_.str(), StartsWith("tlm: chat: "));
-    EXPECT_THAT(err_.str(), HasSubstr(message));
-    EXPECT_EQ(err_.str().find('\n'), err_.str().size() - 1) << err_.str();
+    ExpectUsageError(RunWithInput("hi\n", "chat " + flags), "chat: ", message);
   }
   EXPECT_THAT(server_.generate_requests(), IsEmpty());
 }
 
 TEST_F(ChatTest, RefusesWrongUsage) {
-  for (const std::vector<std::string>& args : std::vector<std::vector<std::string>>{
-           {"chat", "a", "b"},
-           {"chat", ""},
-           {"chat", "\xff"},
-           {"chat", "--system=\xff"},
-           {"chat", "--template_argument=x"},
-           {"chat", "--template_argument=x=yes"},
-           {"chat", "--num_sequences=2"},
-           {"chat", "--prompt_ids=1"},
-           {"chat", "--min_new_tokens=2", "--max_new_tokens=1"}}) {
-    EXPECT_EQ(RunWithInput("hi\n", args), kUsageError) << testing::PrintToString(args);
-    EXPECT_THAT(err_.str(), StartsWith("tlm: chat: "));
-    EXPECT_EQ(err_.str().find('\n'), err_.str().size() - 1) << err_.str();
-  }
+  ExpectUsageErrors("chat",
+                    {"a b", Line(std::vector<std::string>{""}), "\xff", "--system=\xff",
+                     "--template_argument=x", "--template_argument=x=yes", "--num_sequences=2",
+                     "--prompt_ids=1", "--min_new_tokens=2 --max_new_tokens=1"});
   EXPECT_THAT(server_.generate_requests(), IsEmpty());
 }
 

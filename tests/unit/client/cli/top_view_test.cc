@@ -5,6 +5,8 @@
 
 #include <sstream>
 
+#include "tests/support/proto.h"
+
 namespace tlm::cli {
 namespace {
 
@@ -16,24 +18,13 @@ using testing::Not;
 const absl::Time kNow = absl::FromUnixSeconds(1'000'000);
 
 ServerLoad Serving(const std::string& target) {
-  v1::GetLoadResponse load;
-  load.set_running_sequences(12);
-  load.set_parked_sequences(1);
-  load.set_queued_requests(3);
-  load.set_queued_tokens(4000);
-  load.mutable_estimated_queue_time()->set_seconds(1);
-  load.mutable_estimated_queue_time()->set_nanos(500'000'000);
-  load.set_kv_blocks_total(200);
-  load.set_kv_blocks_used(100);
-  load.set_kv_blocks_cached(40);
-  load.set_prefill_tokens_per_second(1234.5);
-  load.set_decode_tokens_per_second(678.9);
-  load.set_active_calls(15);
-  load.set_steps(9876);
-  load.set_preemptions(2);
-  load.mutable_uptime()->set_seconds(3700);
-  load.mutable_prefix_cache()->set_queried_tokens(1000);
-  load.mutable_prefix_cache()->set_hit_tokens(250);
+  const auto load = Proto<v1::GetLoadResponse>(R"(
+      running_sequences: 12 parked_sequences: 1 queued_requests: 3 queued_tokens: 4000
+      estimated_queue_time { seconds: 1 nanos: 500000000 }
+      kv_blocks_total: 200 kv_blocks_used: 100 kv_blocks_cached: 40
+      prefill_tokens_per_second: 1234.5 decode_tokens_per_second: 678.9
+      active_calls: 15 steps: 9876 preemptions: 2 uptime { seconds: 3700 }
+      prefix_cache { queried_tokens: 1000 hit_tokens: 250 })");
   ServerLoad server;
   server.target = target;
   server.asked = true;
@@ -116,10 +107,9 @@ TEST(TopViewTest, SaysNothingOfWhatIsNotThere) {
 // Whatever the terminal's width: what is shown is whole, and the load is among it.
 TEST(TopViewTest, CutsNoNumber) {
   ServerLoad busy = Serving("127.0.0.1:50061");
-  busy.load->set_kv_blocks_total(1'234'567);
-  busy.load->set_kv_blocks_used(1'034'567);
-  busy.load->set_prefill_tokens_per_second(123'456.7);
-  busy.load->set_steps(987'654'321);
+  Merge(R"(kv_blocks_total: 1234567 kv_blocks_used: 1034567 prefill_tokens_per_second: 123456.7
+           steps: 987654321)",
+        *busy.load);
   for (const size_t servers : {size_t{1}, size_t{6}}) {
     for (const size_t columns : {20u, 40u, 80u, 120u}) {
       const std::string screen =

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "client/cpp/status.h"
+#include "tests/support/proto.h"
 #include "tests/unit/client/fake_server.h"
 
 namespace tlm::client {
@@ -65,20 +66,16 @@ TEST_F(ClientTest, ReportsStreamCutShortByServer) {
   EXPECT_EQ(client_->Generate(Prompt("p")).status().code(), absl::StatusCode::kInternal);
 }
 
+// status_test.cc tells which details there are.
 TEST_F(ClientTest, ReturnsStatusWithDetails) {
-  google::rpc::BadRequest bad_request;
-  bad_request.add_field_violations()->set_field("sampling.top_p");
-  google::rpc::RetryInfo retry;
-  retry.mutable_retry_delay()->set_seconds(2);
+  google::rpc::ErrorInfo info;
+  info.set_reason("QUEUE_FULL");
   server_.generate.status =
-      StatusWithDetails(grpc::StatusCode::INVALID_ARGUMENT, "top_p is 1.5", bad_request, {}, retry);
+      StatusWithDetails(grpc::StatusCode::RESOURCE_EXHAUSTED, "full", {}, info, {});
   const absl::Status status = client_->Generate(Prompt("p"), [](const auto&) {});
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(std::string(status.message()), "top_p is 1.5");
-  const ErrorDetails details = DetailsOf(status);
-  ASSERT_EQ(details.violations.size(), 1u);
-  EXPECT_EQ(details.violations[0].field, "sampling.top_p");
-  EXPECT_EQ(details.retry_delay, absl::Seconds(2));
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.message(), "full");
+  EXPECT_EQ(DetailsOf(status).reason, "QUEUE_FULL");
 }
 
 TEST_F(ClientTest, CancelsFromAnotherThread) {
@@ -122,19 +119,14 @@ TEST_F(ClientTest, EndsAtDeadline) {
   server_.generate.hold = true;
   CallOptions options;
   options.timeout = absl::Milliseconds(50);
-  EXPECT_EQ(client_
-                ->Generate(
-                    Prompt("p"), [](const auto&) {}, options)
-                .code(),
+  EXPECT_EQ(client_->Generate(Prompt("p"), options).status().code(),
             absl::StatusCode::kDeadlineExceeded);
 }
 
 TEST_F(ClientTest, SpreadsCallsOverTargetsAndPassesOverThoseThatAreGone) {
   FakeServer other;
-  server_.tokenize.responses.resize(1);
-  server_.tokenize.responses[0].add_token_ids(1);
-  other.tokenize.responses.resize(1);
-  other.tokenize.responses[0].add_token_ids(2);
+  server_.tokenize.responses = {Proto<v1::TokenizeResponse>("token_ids: 1")};
+  other.tokenize.responses = {Proto<v1::TokenizeResponse>("token_ids: 2")};
   const auto client = *Client::Connect({"127.0.0.1:1", server_.target(), other.target()});
   std::vector<uint32_t> answers;
   for (int i = 0; i < 4; ++i) {
@@ -162,8 +154,7 @@ TEST_F(ClientTest, CollectsForwardRows) {
 }
 
 TEST_F(ClientTest, SendsApiKeyAndMetadata) {
-  server_.model_info.responses.resize(1);
-  server_.model_info.responses[0].mutable_identity()->set_model_id("demo");
+  server_.model_info.responses = {Proto<v1::ModelInfoResponse>("identity { model_id: 'demo' }")};
   ClientOptions client_options;
   client_options.api_key = "secret";
   CallOptions options;
@@ -175,74 +166,39 @@ TEST_F(ClientTest, SendsApiKeyAndMetadata) {
   EXPECT_THAT(server_.last_metadata(), Contains(Pair("traceparent", "00-1-2-01")));
 }
 
-v1::ScoreRequest Continuations(int count) {
-  v1::ScoreRequest request;
-  request.set_prompt("p");
-  for (int i = 0; i < count; ++i) request.add_continuations()->set_text("c");
-  return request;
-}
-
 TEST_F(ClientTest, ScoresContinuations) {
-  server_.score.responses.resize(1);
-  server_.score.responses[0].add_scores()->set_sum_logprob(-2.5);
-  server_.score.responses[0].add_scores()->set_is_greedy(true);
-  const auto response = client_->Score(Continuations(2));
+  constexpr char kTwo[] = "prompt: 'p' continuations { text: 'a' } continuations { text: 'b' }";
+  server_.score.responses = {
+      Proto<v1::ScoreResponse>("scores { sum_logprob: -2.5 } scores { is_greedy: true }")};
+  const auto response = client_->Score(Proto<v1::ScoreRequest>(kTwo));
   ASSERT_TRUE(response.ok()) << response.status();
   EXPECT_EQ(response->scores(0).sum_logprob(), -2.5);
   EXPECT_TRUE(response->scores(1).is_greedy());
-  EXPECT_EQ(server_.last_score().continuations_size(), 2);
-}
-
-TEST_F(ClientTest, NoticesMissingScores) {
-  server_.score.responses.resize(1);
-  server_.score.responses[0].add_scores();
-  EXPECT_EQ(client_->Score(Continuations(2)).status().code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(server_.last_score(), IsProto(kTwo));
+  server_.score.responses[0].mutable_scores()->RemoveLast();
+  EXPECT_EQ(client_->Score(Proto<v1::ScoreRequest>(kTwo)).status().code(),
+            absl::StatusCode::kInternal)
+      << "a score is missing";
+  server_.score.status = grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "an older server");
+  EXPECT_EQ(client_->Score(Proto<v1::ScoreRequest>(kTwo)).status().code(),
+            absl::StatusCode::kUnimplemented);
 }
 
 TEST_F(ClientTest, VerifiesWhatWasGenerated) {
   auto& events = server_.generate.responses;
   events = GenerateScript({"a", "b"});
-  events[0].mutable_started()->mutable_effective()->set_seed(7);
-  events[0].mutable_started()->set_fingerprint("f00d");
-  events[3].mutable_finished()->set_reason(v1::FINISH_REASON_STOP);
-  events[3].mutable_finished()->set_stop_token_id(9);
-  events[3].mutable_finished()->set_completion_tokens(3);
-  v1::GenerateRequest request;
-  request.set_prompt("p");
-  request.mutable_output()->set_token_ids(true);
+  Merge("started { effective { seed: 7 } fingerprint: 'f00d' }", events[0]);
+  Merge("finished { reason: FINISH_REASON_STOP stop_token_id: 9 completion_tokens: 3 }", events[3]);
+  const auto request = Proto<v1::GenerateRequest>("prompt: 'p' output { token_ids: true }");
   const auto result = client_->Generate(request);
   ASSERT_TRUE(result.ok()) << result.status();
-  server_.verify.responses.resize(1);
-  server_.verify.responses[0].set_verified_token_count(3);
+  server_.verify.responses = {Proto<v1::VerifyResponse>("verified_token_count: 3")};
   const auto response = client_->Verify(ClaimOf(request, *result, 0));
   ASSERT_TRUE(response.ok()) << response.status();
   EXPECT_EQ(response->verified_token_count(), 3u);
-  const v1::VerifyRequest claim = server_.verify_requests()[0];
-  EXPECT_EQ(claim.request().prompt(), "p");
-  EXPECT_EQ(claim.request().sampling().seed(), 7u);
-  EXPECT_EQ(claim.fingerprint(), "f00d");
-  EXPECT_THAT(claim.claimed_token_ids(), ElementsAre(100, 101, 9));
-}
-
-TEST_F(ClientTest, ReturnsUnimplementedOfOlderServers) {
-  server_.score.status = grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "not built");
-  EXPECT_EQ(client_->Score(Continuations(1)).status().code(), absl::StatusCode::kUnimplemented);
-}
-
-TEST_F(ClientTest, CollectsOutputsThatInterleave) {
-  auto& events = server_.generate.responses;
-  events = GenerateScript({"a", "x", "b", "y"});
-  events[0].mutable_started()->mutable_effective()->set_num_sequences(2);
-  for (const size_t i : {1, 2, 3, 4}) {
-    events[i].mutable_tokens()->set_output_index((i + 1) % 2);
-    events[i].mutable_tokens()->set_position(3 + (i - 1) / 2);
-  }
-  events.insert(events.end() - 1, events[5]);
-  events[6].mutable_finished()->set_output_index(1);
-  const auto result = client_->Generate(Prompt("p"));
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ(result->outputs.at(0).text, "ab");
-  EXPECT_EQ(result->outputs.at(1).text, "xy");
+  EXPECT_THAT(server_.verify_requests()[0],
+              HasFields("request { prompt: 'p' sampling { seed: 7 } } fingerprint: 'f00d' "
+                        "claimed_token_ids: [100, 101, 9]"));
 }
 
 TEST_F(ClientTest, TellsHealth) {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/proto.h"
+
 namespace tlm::client {
 namespace {
 
@@ -50,21 +52,12 @@ TEST(ConversationTest, KeepsCallsAndTheirResults) {
   conversation.AddUser("1 + 2?");
   conversation.AddAnswer(output);
   conversation.AddToolResult(output.tool_calls[0], "3");
-  const v1::ChatInput input = conversation.ToInput();
-  ASSERT_EQ(input.messages_size(), 3);
-  const v1::ChatInput::Message& answer = input.messages(1);
-  EXPECT_EQ(answer.role(), "assistant");
-  EXPECT_EQ(answer.reasoning(), "Add.");
-  EXPECT_EQ(answer.content(), "I add.");
-  ASSERT_EQ(answer.tool_calls_size(), 1) << "the other one is not complete";
-  EXPECT_EQ(answer.tool_calls(0).id(), "id0");
-  EXPECT_EQ(answer.tool_calls(0).name(), "add");
-  EXPECT_EQ(answer.tool_calls(0).arguments_json(), "{\"b\": 1, \"a\": 2}");
-  const v1::ChatInput::Message& result = input.messages(2);
-  EXPECT_EQ(result.role(), "tool");
-  EXPECT_EQ(result.tool_call_id(), "id0");
-  EXPECT_EQ(result.name(), "add");
-  EXPECT_EQ(result.content(), "3");
+  // The other call is not complete.
+  EXPECT_THAT(conversation.ToInput(), HasFields(R"(
+      messages { role: "user" content: "1 + 2?" }
+      messages { role: "assistant" reasoning: "Add." content: "I add."
+                 tool_calls { id: "id0" name: "add" arguments_json: '{"b": 1, "a": 2}' } }
+      messages { role: "tool" tool_call_id: "id0" name: "add" content: "3" })"));
 }
 
 TEST(ConversationTest, ForgetsWhatIsBehind) {

@@ -63,22 +63,28 @@ class GenerateStreamTest : public testing::Test {
     script.status = status;
     return script;
   }
-  // The replica's i-th call is answered with the i-th script, later ones as a healthy replica does.
+  // What a replica answers to a call.
   using Answer = std::function<GenerateScriptType(const v1::GenerateRequest&)>;
-  void SetAnswers(size_t replica, std::vector<Answer> answers) {
-    servers_[replica]->answer_generate = [this, replica, answers](const auto& request) {
+  Answer Ending(size_t events, const grpc::Status& status) {
+    return [=, this](const auto& request) { return Cut(request, events, status); };
+  }
+  // The replica's i-th call is answered with the i-th script, later ones as `then` does.
+  void SetAnswers(size_t replica, std::vector<Answer> answers, Answer then) {
+    servers_[replica]->answer_generate = [=, this](const auto& request) {
       // The request was remembered before.
       const size_t call = servers_[replica]->generate_requests().size() - 1;
-      return call < answers.size() ? answers[call](request) : Whole(request);
+      return call < answers.size() ? answers[call](request) : then(request);
     };
+  }
+  // Later ones as a healthy replica does.
+  void SetAnswers(size_t replica, std::vector<Answer> answers) {
+    SetAnswers(replica, std::move(answers), [this](const auto& request) { return Whole(request); });
   }
   void EndWith(size_t replica, size_t events, const grpc::Status& status) {
-    SetAnswers(replica, {[=, this](const auto& request) { return Cut(request, events, status); }});
+    SetAnswers(replica, {Ending(events, status)});
   }
   void AlwaysEndWith(size_t replica, size_t events, const grpc::Status& status) {
-    servers_[replica]->answer_generate = [=, this](const auto& request) {
-      return Cut(request, events, status);
-    };
+    servers_[replica]->answer_generate = Ending(events, status);
   }
 
   static v1::GenerateRequest Request(uint64_t seed = 1) {
@@ -199,10 +205,7 @@ TEST_F(GenerateStreamTest, ManyStreamsOverDyingReplicasAreWhatTheyAreUndisturbed
 
 TEST_F(GenerateStreamTest, ContinuesOnTheOnlyReplicaWhenItIsBack) {
   Serve(1);
-  SetAnswers(0, {[this](const auto& request) { return Cut(request, 3, kLost); },
-                 [](const auto&) {
-                   return GenerateScriptType{{}, kLost};
-                 }});
+  SetAnswers(0, {Ending(3, kLost), Ending(0, kLost)});
   const auto stream = client_->StartGenerate(Request(), options_);
   EXPECT_EQ(ReadAll(stream.get()), Text(Request()));
   EXPECT_EQ(stream->resumes(), 1);
@@ -281,9 +284,8 @@ TEST_F(GenerateStreamTest, WaitsForOverloadedReplicasInMidStream) {
   Serve(2);
   const grpc::Status full =
       Refusal(grpc::StatusCode::RESOURCE_EXHAUSTED, "QUEUE_FULL", absl::Milliseconds(20));
-  const auto refuse = [full](const auto&) { return GenerateScriptType{{}, full}; };
-  SetAnswers(0, {[this](const auto& request) { return Cut(request, 3, kLost); }, refuse, refuse});
-  SetAnswers(1, {refuse, refuse});
+  SetAnswers(0, {Ending(3, kLost), Ending(0, full), Ending(0, full)});
+  SetAnswers(1, {Ending(0, full), Ending(0, full)});
   const auto stream = client_->StartGenerate(Request(), options_);
   EXPECT_EQ(ReadAll(stream.get()), Text(Request()));
   EXPECT_TRUE(stream->Finish().ok()) << stream->Finish();
@@ -292,22 +294,19 @@ TEST_F(GenerateStreamTest, WaitsForOverloadedReplicasInMidStream) {
 // The stream breaks on the first replica, which answers further calls by its other answers.
 TEST_F(GenerateStreamTest, LeavesReplicasOfAnotherModelOut) {
   const std::string other = "0123abcd0123abcd0123abcd0123abcd";
-  const Answer lost = [this](const auto& request) { return Cut(request, 3, kLost); };
-  const Answer early = [this](const auto& request) { return Cut(request, 1, kLost); };
+  const Answer lost = Ending(3, kLost);
+  const Answer early = Ending(1, kLost);
   const Answer whole = [this](const auto& request) { return Whole(request); };
   const Answer differs = [this](const auto& request) {
     GenerateScriptType script = Whole(request);
     script.responses[0].mutable_started()->set_fingerprint("another");
     return script;
   };
-  const auto refusing = [](const grpc::Status& status) {
-    return [status](const auto&) { return GenerateScriptType{{}, status}; };
-  };
-  const Answer gone = refusing(kLost);
-  const Answer stale = refusing({grpc::StatusCode::FAILED_PRECONDITION, "it is " + other});
+  const Answer gone = Ending(0, kLost);
+  const Answer stale = Ending(0, {grpc::StatusCode::FAILED_PRECONDITION, "it is " + other});
   const absl::Duration soon = absl::Milliseconds(1);
-  const Answer leaving = refusing(Refusal(grpc::StatusCode::UNAVAILABLE, "DRAINING", soon));
-  const Answer full = refusing(Refusal(grpc::StatusCode::RESOURCE_EXHAUSTED, "QUEUE_FULL", soon));
+  const Answer leaving = Ending(0, Refusal(grpc::StatusCode::UNAVAILABLE, "DRAINING", soon));
+  const Answer full = Ending(0, Refusal(grpc::StatusCode::RESOURCE_EXHAUSTED, "QUEUE_FULL", soon));
   const struct {
     std::vector<std::vector<Answer>> replicas;
     std::string counts;  // empty: another replica continues
@@ -354,7 +353,7 @@ TEST_F(GenerateStreamTest, LeavesReplicasOfAnotherModelOut) {
 
 TEST_F(GenerateStreamTest, NamesAReplicaOfAnotherModelWhenItGivesUp) {
   Serve(2);
-  SetAnswers(0, {[this](const auto& request) { return Cut(request, 3, kLost); }});
+  EndWith(0, 3, kLost);
   AlwaysEndWith(1, 0, {grpc::StatusCode::FAILED_PRECONDITION, "it differs"});
   options_.resume.timeout = absl::ZeroDuration();
   const std::string message(StatusOf(Request()).message());
@@ -364,8 +363,7 @@ TEST_F(GenerateStreamTest, NamesAReplicaOfAnotherModelWhenItGivesUp) {
 TEST_F(GenerateStreamTest, RenamesTheRequestWhereTheLostCallIsStillKnown) {
   Serve(1);
   const grpc::Status in_use(grpc::StatusCode::ALREADY_EXISTS, "request_id is in use");
-  const auto refuse = [in_use](const auto&) { return GenerateScriptType{{}, in_use}; };
-  SetAnswers(0, {[this](const auto& request) { return Cut(request, 3, kLost); }, refuse});
+  SetAnswers(0, {Ending(3, kLost), Ending(0, in_use)});
   v1::GenerateRequest request = Request();
   request.set_request_id("job");
   EXPECT_TRUE(StatusOf(request).ok());
@@ -403,11 +401,8 @@ TEST_F(GenerateStreamTest, SwitchedOffSendsTheRequestAsItIs) {
 
 TEST_F(GenerateStreamTest, GivesUpAfterTheTimeout) {
   Serve(2);
-  EndWith(0, 3, kLost);
+  SetAnswers(0, {Ending(3, kLost)}, /*then=*/Ending(0, kLost));
   AlwaysEndWith(1, 0, kLost);
-  servers_[0]->answer_generate = [this, calls = std::make_shared<int>(0)](const auto& request) {
-    return Cut(request, (*calls)++ == 0 ? 3 : 0, kLost);
-  };
   options_.resume.timeout = absl::Milliseconds(60);
   const absl::Status status = StatusOf(Request());
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
@@ -418,10 +413,7 @@ TEST_F(GenerateStreamTest, GivesUpAfterTheTimeout) {
 
 TEST_F(GenerateStreamTest, EndsAtTheDeadlineWhileLookingForAReplica) {
   Serve(1);
-  SetAnswers(0, {[this](const auto& request) { return Cut(request, 3, kLost); }});
-  servers_[0]->answer_generate = [this, calls = std::make_shared<int>(0)](const auto& request) {
-    return Cut(request, (*calls)++ == 0 ? 3 : 0, kLost);
-  };
+  SetAnswers(0, {Ending(3, kLost)}, /*then=*/Ending(0, kLost));
   options_.timeout = absl::Milliseconds(80);
   EXPECT_EQ(StatusOf(Request()).code(), absl::StatusCode::kDeadlineExceeded);
 }

@@ -5,6 +5,7 @@
 
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
+#include "tests/support/proto.h"
 
 namespace tlm::client {
 namespace {
@@ -22,22 +23,13 @@ TEST(StatusTest, KeepsCodeAndMessage) {
 }
 
 TEST(StatusTest, DecodesViolationsReasonAndRetryDelay) {
-  google::rpc::BadRequest bad_request;
-  auto* violation = bad_request.add_field_violations();
-  violation->set_field("sampling.top_p");
-  violation->set_description("is 1.5, the limit is 1");
-  google::rpc::ErrorInfo info;
-  info.set_reason("QUEUE_FULL");
-  info.set_domain("tlm");
-  (*info.mutable_metadata())["limit"] = "64";
-  google::rpc::RetryInfo retry;
-  retry.mutable_retry_delay()->set_seconds(1);
-  retry.mutable_retry_delay()->set_nanos(500'000'000);
   google::rpc::Status message;
-  message.add_details()->PackFrom(bad_request);
-  message.add_details()->PackFrom(info);
-  message.add_details()->PackFrom(retry);
-
+  message.add_details()->PackFrom(Proto<google::rpc::BadRequest>(R"(
+      field_violations { field: "sampling.top_p" description: "is 1.5, the limit is 1" })"));
+  message.add_details()->PackFrom(Proto<google::rpc::ErrorInfo>(R"(
+      reason: "QUEUE_FULL" domain: "tlm" metadata { key: "limit" value: "64" })"));
+  message.add_details()->PackFrom(
+      Proto<google::rpc::RetryInfo>("retry_delay { seconds: 1 nanos: 500000000 }"));
   const ErrorDetails details = DetailsOf(FromGrpcStatus(WithDetails(message)));
   ASSERT_EQ(details.violations.size(), 1u);
   EXPECT_EQ(details.violations[0].field, "sampling.top_p");
@@ -48,20 +40,12 @@ TEST(StatusTest, DecodesViolationsReasonAndRetryDelay) {
   EXPECT_EQ(details.retry_delay, absl::Milliseconds(1500));
 }
 
-TEST(StatusTest, LeavesOutDetailsOfUnknownType) {
+TEST(StatusTest, LeavesOutDetailsThatItDoesNotKnowOrCannotParse) {
   google::rpc::Status message;
   message.add_details()->set_type_url("type.googleapis.com/some.Other");
-  google::rpc::ErrorInfo info;
-  info.set_reason("DRAINING");
-  message.add_details()->PackFrom(info);
+  message.add_details()->PackFrom(Proto<google::rpc::ErrorInfo>("reason: 'DRAINING'"));
   EXPECT_EQ(DetailsOf(FromGrpcStatus(WithDetails(message))).reason, "DRAINING");
-}
-
-TEST(StatusTest, LeavesOutDetailsThatDoNotParse) {
-  google::rpc::ErrorInfo info;
-  google::rpc::Status message;
-  message.add_details()->PackFrom(info);
-  message.mutable_details(0)->set_value("\xff\xff\xff");
+  message.mutable_details(1)->set_value("\xff\xff\xff");
   EXPECT_EQ(DetailsOf(FromGrpcStatus(WithDetails(message))).reason, "");
 
   const grpc::Status garbage(grpc::StatusCode::INTERNAL, "x", std::string("\x0a\xff\xff", 3));
@@ -71,10 +55,8 @@ TEST(StatusTest, LeavesOutDetailsThatDoNotParse) {
 }
 
 TEST(StatusTest, TakesNegativeRetryDelayAsNone) {
-  google::rpc::RetryInfo retry;
-  retry.mutable_retry_delay()->set_seconds(-5);
   google::rpc::Status message;
-  message.add_details()->PackFrom(retry);
+  message.add_details()->PackFrom(Proto<google::rpc::RetryInfo>("retry_delay { seconds: -5 }"));
   EXPECT_EQ(DetailsOf(FromGrpcStatus(WithDetails(message))).retry_delay, absl::ZeroDuration());
 }
 

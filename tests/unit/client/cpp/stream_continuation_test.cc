@@ -6,6 +6,7 @@
 #include <random>
 
 #include "client/cpp/generate_collector.h"
+#include "tests/support/proto.h"
 #include "tests/unit/client/scripted_replica.h"
 
 namespace tlm::client {
@@ -290,25 +291,19 @@ TEST_F(OneCutTest, DropsRegionsOfAnEndBeforeWhatWasReceived) {
   request.mutable_sampling()->set_num_sequences(2);
   request.mutable_output()->set_regions(true);
   Receive(request, 1);
-  v1::GenerateResponse event;
-  event.mutable_tokens()->set_position(kScriptedPromptTokens);
-  event.mutable_tokens()->set_text("ab");
-  for (const char* text : {"a", "b"}) {
-    event.mutable_tokens()->add_tokens()->set_id(1);
-    event.mutable_tokens()->add_regions()->mutable_started();
-    event.mutable_tokens()->add_regions()->mutable_delta()->set_text(text);
-    event.mutable_tokens()->add_regions()->mutable_finished();
-  }
+  auto event = Proto<v1::GenerateResponse>(R"(tokens { position: 7 text: "ab"
+      tokens { id: 1 }
+      regions { started {} } regions { delta { text: "a" } } regions { finished {} }
+      tokens { id: 1 }
+      regions { started {} } regions { delta { text: "b" } } regions { finished {} }
+      })");
   ASSERT_EQ(*Take(event), Taken::kDeliver);
 
   // The second attempt ends within the first region: nothing of that is new.
   Next();
   ASSERT_EQ(*Take(answer_[0]), Taken::kDrop);
-  event.Clear();
-  event.mutable_finished()->set_reason(v1::FINISH_REASON_TIME_LIMIT);
-  event.mutable_finished()->add_regions()->mutable_started();
-  event.mutable_finished()->add_regions()->mutable_delta()->set_text("a");
-  event.mutable_finished()->add_regions()->mutable_finished();
+  event = Proto<v1::GenerateResponse>(R"(finished { reason: FINISH_REASON_TIME_LIMIT
+      regions { started {} } regions { delta { text: "a" } } regions { finished {} } })");
   ASSERT_EQ(*continuation_->Take(&event), Taken::kDeliver);
   EXPECT_THAT(event.finished().regions(), testing::IsEmpty());
 }

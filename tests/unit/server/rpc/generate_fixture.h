@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/proto.h"
 #include "tests/unit/server/rpc/rpc_fixture.h"
 
 namespace tlm {
@@ -46,10 +47,23 @@ class GenerateTest : public RpcTest {
     request_.set_add_special_tokens(false);
   }
 
+  void Call(
+      std::unique_ptr<grpc::ClientContext> context = std::make_unique<grpc::ClientContext>()) {
+    kinds_.clear();
+    texts_.assign(1, "");
+    finished_.clear();
+    reader_.reset();
+    context_ = std::move(context);
+    reader_ = stub_->Generate(context_.get(), request_);
+  }
+  // Of a call that ends without the engine.
+  grpc::Status Refusal() {
+    Call();
+    return ReadToTheEnd();
+  }
   // Starts the call and waits until it is queued.
   void Start(size_t index = 0) {
-    context_ = std::make_unique<grpc::ClientContext>();
-    reader_ = stub_->Generate(context_.get(), request_);
+    Call();
     const Request& queued = engine_.WaitForRequest(index);
     stream_ = queued.stream;
     streams_ = {stream_};
@@ -80,6 +94,11 @@ class GenerateTest : public RpcTest {
     v1::GenerateResponse event;
     EXPECT_TRUE(reader_->Read(&event));
     return event;
+  }
+  // The engine ends the output; the rest of the stream has no fault.
+  void ReadToTheEndAfter(StreamEnd end = EndedWith(FinishReason::kLength), size_t output = 0) {
+    PushEnd(std::move(end), output);
+    EXPECT_TRUE(ReadToTheEnd().ok());
   }
   // Reads the rest of the stream, of which it keeps the kinds and the texts.
   grpc::Status ReadToTheEnd() {

@@ -56,6 +56,11 @@ class RpcTest : public ::testing::Test {
   static std::string ReasonIn(const grpc::Status& status) {
     return DetailOf<google::rpc::ErrorInfo>(status).reason();
   }
+  // The only field at fault.
+  static std::string FieldIn(const grpc::Status& status) {
+    const auto bad_request = DetailOf<google::rpc::BadRequest>(status);
+    return bad_request.field_violations_size() == 1 ? bad_request.field_violations(0).field() : "";
+  }
 
   // The only thread that reads texts of so many bytes is busy as long as this lives.
   class BusyReaders {

@@ -25,6 +25,11 @@ std::unique_ptr<Tokenizer> MakeByteTokenizer(const std::vector<std::string>& wor
 std::vector<int32_t> ByteIds(std::string_view text);
 
 inline constexpr uint64_t kStepWeightBytes = 1024;
+// FLOPs of a position in the only layer, of a position it attends to, and of a row of logits:
+// d_model 8, q 8, k and v 4, d_ff 16, vocabulary 300.
+inline constexpr uint64_t kLayerFlops = 2 * (8 * 16 + 8 * 8 + 3 * 8 * 16);
+inline constexpr uint64_t kAttentionFlops = 2 * 2 * 8;
+inline constexpr uint64_t kHeadFlops = 2 * 8 * 300;
 
 inline ServedModel MakeServedModel(const Tokenizer* tokenizer) {
   ServedModel model;

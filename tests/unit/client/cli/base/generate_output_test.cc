@@ -1,10 +1,12 @@
 #include "client/cli/base/generate_output.h"
 
-#include <gmock/gmock.h>
-#include <google/protobuf/text_format.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <sstream>
+
+#include "absl/strings/escaping.h"
+#include "tests/support/proto.h"
 
 namespace tlm::cli {
 namespace {
@@ -22,34 +24,31 @@ class GenerateOutputTest : public testing::Test {
     ASSERT_TRUE(output.Finish().ok());
   }
 
+  static void Add(GenerateOutput& output, const std::vector<v1::GenerateResponse>& events) {
+    for (const auto& event : events) ASSERT_TRUE(output.Add(event, absl::UnixEpoch()).ok());
+  }
+
+  static v1::GenerateResponse Event(const std::string& text) {
+    return Proto<v1::GenerateResponse>(text);
+  }
   static v1::GenerateResponse Started(uint32_t outputs) {
-    v1::GenerateResponse event;
-    event.mutable_started()->mutable_effective()->set_num_sequences(outputs);
-    event.mutable_started()->set_prompt_token_count(5);
-    return event;
+    return Event(fmt::format(
+        "started {{ effective {{ num_sequences: {} }} prompt_token_count: 5 }}", outputs));
   }
   static v1::GenerateResponse Tokens(uint32_t output, const std::string& text, uint32_t id) {
-    v1::GenerateResponse event;
-    event.mutable_tokens()->set_output_index(output);
-    event.mutable_tokens()->set_text(text);
-    v1::TokenInfo* token = event.mutable_tokens()->add_tokens();
-    token->set_id(id);
-    token->set_bytes(text);
-    token->set_logprob(-1.25f);
-    token->set_rank(2);
-    return event;
+    return Event(
+        fmt::format("tokens {{ output_index: {0} text: '{1}' tokens {{ id: {2} bytes: "
+                    "'{1}' logprob: -1.25 rank: 2 }} }}",
+                    output, absl::CEscape(text), id));
   }
   static v1::GenerateResponse Finished(uint32_t output, v1::FinishReason reason) {
-    v1::GenerateResponse event;
-    event.mutable_finished()->set_output_index(output);
-    event.mutable_finished()->set_reason(reason);
-    return event;
+    return Event(fmt::format("finished {{ output_index: {} reason: {} }}", output,
+                             static_cast<int>(reason)));
   }
-  static v1::GenerateResponse Summary(uint64_t prompt, uint64_t completion) {
-    v1::GenerateResponse event;
-    event.mutable_summary()->mutable_usage()->set_prompt_tokens(prompt);
-    event.mutable_summary()->mutable_usage()->set_completion_tokens(completion);
-    return event;
+  static v1::GenerateResponse Summary(uint64_t prompt, uint64_t completion,
+                                      const std::string& more = "") {
+    return Event(fmt::format("summary {{ usage {{ prompt_tokens: {} completion_tokens: {} }} {} }}",
+                             prompt, completion, more));
   }
   static std::vector<v1::GenerateResponse> TwoTokens() {
     return {Started(1), Tokens(0, "Once", 10), Tokens(0, " upon", 11),
@@ -64,77 +63,56 @@ class GenerateOutputTest : public testing::Test {
 
 TEST_F(GenerateOutputTest, StreamsTextAndEndsTheLine) {
   GenerateOutput output({}, absl::UnixEpoch(), &console_);
-  ASSERT_TRUE(output.Add(Started(1), absl::UnixEpoch()).ok());
-  ASSERT_TRUE(output.Add(Tokens(0, "Once", 10), absl::UnixEpoch()).ok());
+  Add(output, {Started(1), Tokens(0, "Once", 10)});
   EXPECT_EQ(out_.str(), "Once");
   output.Abandon();
   EXPECT_EQ(out_.str(), "Once\n");
 }
 
-// Events in the text format of Protobuf.
-v1::GenerateResponse Regions(const std::string& regions) {
-  v1::GenerateResponse event;
-  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(regions, event.mutable_tokens()));
-  return event;
-}
-
-constexpr char kThought[] = R"(
-  text: "<think>Add it."
+constexpr char kThought[] = R"(tokens { text: "<think>Add it."
   regions { marker: "<think>" }
   regions { started { region_index: 0 kind: REGION_KIND_REASONING } }
   regions { delta { region_index: 0 kind: REGION_KIND_REASONING text: "Add" } }
-  regions { delta { region_index: 0 kind: REGION_KIND_REASONING text: " it." } })";
-constexpr char kSaid[] = R"(
-  text: "</think>I add."
+  regions { delta { region_index: 0 kind: REGION_KIND_REASONING text: " it." } } })";
+constexpr char kSaid[] = R"(tokens { text: "</think>I add."
   regions { finished { region_index: 0 kind: REGION_KIND_REASONING complete: true } }
   regions { marker: "</think>" }
   regions { started { region_index: 1 kind: REGION_KIND_TEXT } }
   regions { delta { region_index: 1 kind: REGION_KIND_TEXT text: "I add." } }
-  regions { finished { region_index: 1 kind: REGION_KIND_TEXT complete: true } })";
-constexpr char kCalling[] = R"(
-  text: "<call>{"
+  regions { finished { region_index: 1 kind: REGION_KIND_TEXT complete: true } } })";
+constexpr char kCalling[] = R"(tokens { text: "<call>{"
   regions { marker: "<call>" }
   regions { started { region_index: 2 kind: REGION_KIND_TOOL_CALL
                       tool_call { index: 0 id: "id0" name: "add" } } }
-  regions { delta { region_index: 2 kind: REGION_KIND_TOOL_CALL text: "{" arguments_json: "{" } })";
-constexpr char kCalled[] = R"(
-  text: "}"
+  regions { delta { region_index: 2 kind: REGION_KIND_TOOL_CALL text: "{"
+                    arguments_json: "{" } } })";
+constexpr char kCalled[] = R"(tokens { text: "}"
   regions { delta { region_index: 2 kind: REGION_KIND_TOOL_CALL text: "}" arguments_json: "}" } }
-  regions { finished { region_index: 2 kind: REGION_KIND_TOOL_CALL complete: true } })";
+  regions { finished { region_index: 2 kind: REGION_KIND_TOOL_CALL complete: true } } })";
 
 TEST_F(GenerateOutputTest, TellsRegionsApart) {
-  GenerateOutputOptions options;
-  options.regions = true;
-  Run(options, {Started(1), Regions(kThought), Regions(kSaid), Regions(kCalling), Regions(kCalled),
-                Finished(0, v1::FINISH_REASON_EOS), Summary(5, 4)});
+  Run({.regions = true}, {Started(1), Event(kThought), Event(kSaid), Event(kCalling),
+                          Event(kCalled), Finished(0, v1::FINISH_REASON_EOS), Summary(5, 4)});
   EXPECT_EQ(out_.str(), "<reasoning>\nAdd it.\n</reasoning>\nI add.\nadd({})\n");
 }
 
 TEST_F(GenerateOutputTest, DimsReasoningAtATerminal) {
   console_.out_is_terminal = true;
-  GenerateOutputOptions options;
-  options.regions = true;
-  v1::GenerateResponse end = Finished(0, v1::FINISH_REASON_LENGTH);
-  v1::RegionEvent::Finished& call = *end.mutable_finished()->add_regions()->mutable_finished();
-  call.set_kind(v1::REGION_KIND_TOOL_CALL);
-  Run(options,
-      {Started(1), Regions(kThought), Regions(kSaid), Regions(kCalling), end, Summary(5, 3)});
+  const v1::GenerateResponse end = Event(R"(finished { reason: FINISH_REASON_LENGTH
+      regions { finished { kind: REGION_KIND_TOOL_CALL } } })");
+  Run({.regions = true},
+      {Started(1), Event(kThought), Event(kSaid), Event(kCalling), end, Summary(5, 3)});
   EXPECT_EQ(out_.str(), "\x1b[2mAdd\x1b[0m\x1b[2m it.\x1b[0m\nI add.\n\x1b[1madd\x1b[0m({\n");
 }
 
 TEST_F(GenerateOutputTest, ShowsCallsWhileTheyGrow) {
-  GenerateOutputOptions options;
-  options.regions = true;
-  GenerateOutput output(options, absl::UnixEpoch(), &console_);
-  ASSERT_TRUE(output.Add(Started(1), absl::UnixEpoch()).ok());
-  ASSERT_TRUE(output.Add(Regions(kCalling), absl::UnixEpoch()).ok());
+  GenerateOutput output({.regions = true}, absl::UnixEpoch(), &console_);
+  Add(output, {Started(1), Event(kCalling)});
   EXPECT_EQ(out_.str(), "add({");
 }
 
 TEST_F(GenerateOutputTest, PrintsTheTextOfAServerThatTellsNoRegions) {
-  GenerateOutputOptions options;
-  options.regions = true;
-  Run(options, TwoTokens());
+  Run({.regions = true}, TwoTokens());
   EXPECT_EQ(out_.str(), "Once upon\n");
 }
 
@@ -145,9 +123,7 @@ TEST_F(GenerateOutputTest, AddsNoSecondLineEnd) {
 }
 
 TEST_F(GenerateOutputTest, PrintsIdsWhenAsked) {
-  GenerateOutputOptions options;
-  options.ids = true;
-  Run(options, TwoTokens());
+  Run({.ids = true}, TwoTokens());
   EXPECT_EQ(out_.str(), "10,11\n");
 }
 
@@ -165,40 +141,27 @@ TEST_F(GenerateOutputTest, PrintsSeveralOutputsInTheirOrder) {
 
 TEST_F(GenerateOutputTest, PrintsEachOutputAsSoonAsItIsFinished) {
   GenerateOutput output({}, absl::UnixEpoch(), &console_);
-  const auto add = [&output](const v1::GenerateResponse& event) {
-    ASSERT_TRUE(output.Add(event, absl::UnixEpoch()).ok());
-  };
-  add(Started(3));
-  add(Tokens(0, "a", 1));
-  add(Tokens(2, "c", 1));
-  add(Finished(2, v1::FINISH_REASON_EOS));
+  Add(output,
+      {Started(3), Tokens(0, "a", 1), Tokens(2, "c", 1), Finished(2, v1::FINISH_REASON_EOS)});
   EXPECT_EQ(out_.str(), "");
-  add(Finished(0, v1::FINISH_REASON_EOS));
+  Add(output, {Finished(0, v1::FINISH_REASON_EOS)});
   EXPECT_EQ(out_.str(), "[0]\na\n");
-  add(Finished(1, v1::FINISH_REASON_EOS));
+  Add(output, {Finished(1, v1::FINISH_REASON_EOS)});
   EXPECT_EQ(out_.str(), "[0]\na\n[1]\n[2]\nc\n");
 }
 
 TEST_F(GenerateOutputTest, PrintsWhatHasComeOfSeveralOutputsWhenAbandoned) {
   GenerateOutput output({}, absl::UnixEpoch(), &console_);
-  ASSERT_TRUE(output.Add(Started(2), absl::UnixEpoch()).ok());
-  ASSERT_TRUE(output.Add(Tokens(1, "x", 1), absl::UnixEpoch()).ok());
-  ASSERT_TRUE(output.Add(Finished(1, v1::FINISH_REASON_EOS), absl::UnixEpoch()).ok());
-  ASSERT_TRUE(output.Add(Tokens(0, "a", 1), absl::UnixEpoch()).ok());
+  Add(output,
+      {Started(2), Tokens(1, "x", 1), Finished(1, v1::FINISH_REASON_EOS), Tokens(0, "a", 1)});
   output.Abandon();
   EXPECT_EQ(out_.str(), "[0]\na\n[1]\nx\n");
 }
 
 TEST_F(GenerateOutputTest, PrintsPromptTableFirst) {
-  v1::GenerateResponse prompt;
-  prompt.mutable_prompt()->add_tokens()->set_id(7);
-  v1::TokenInfo* token = prompt.mutable_prompt()->add_tokens();
-  token->set_id(8);
-  token->set_bytes("b");
-  token->set_logprob(-2);
-  token->set_rank(3);
   std::vector<v1::GenerateResponse> events = TwoTokens();
-  events.insert(events.begin() + 1, prompt);
+  events.insert(events.begin() + 1, Event(R"(
+      prompt { tokens { id: 7 } tokens { id: 8 bytes: "b" logprob: -2 rank: 3 } })"));
   Run({}, events);
   EXPECT_EQ(out_.str(),
             "position  id  logprob  rank  token  alternatives\n"
@@ -208,50 +171,36 @@ TEST_F(GenerateOutputTest, PrintsPromptTableFirst) {
 }
 
 TEST_F(GenerateOutputTest, PrintsReasonsOfSeveralOutputsAndServerTimes) {
-  GenerateOutputOptions options;
-  options.stats = true;
-  v1::GenerateResponse summary = Summary(5, 0);
-  v1::Timing& timing = *summary.mutable_summary()->mutable_timing();
-  timing.mutable_queue()->set_nanos(1'500'000);
-  timing.mutable_prefill()->set_nanos(20'000'000);
-  timing.mutable_decode()->set_seconds(1);
-  Run(options, {Started(2), Finished(0, v1::FINISH_REASON_EOS),
-                Finished(1, v1::FINISH_REASON_LENGTH), summary});
+  const v1::GenerateResponse summary = Summary(5, 0, R"(timing {
+      queue { nanos: 1500000 } prefill { nanos: 20000000 } decode { seconds: 1 } })");
+  Run({.stats = true}, {Started(2), Finished(0, v1::FINISH_REASON_EOS),
+                        Finished(1, v1::FINISH_REASON_LENGTH), summary});
   EXPECT_EQ(err_.str(),
             "tlm: 5 prompt + 0 tokens, EOS LENGTH (server: queue 1.5 ms, prefill 20.0 ms, decode "
             "1000.0 ms)\n");
 }
 
 TEST_F(GenerateOutputTest, PrintsStatistics) {
-  GenerateOutputOptions options;
-  options.stats = true;
-  Run(options, TwoTokens());
+  Run({.stats = true}, TwoTokens());
   // Two tokens until 30 ms after the start, the first of them after 20 ms.
   EXPECT_EQ(err_.str(), "tlm: 5 prompt + 2 tokens, LENGTH, 66.7 tok/s, TTFT 20.0 ms\n");
 }
 
 TEST_F(GenerateOutputTest, PrintsHowManyGuessesWereRight) {
-  GenerateOutputOptions options;
-  options.stats = true;
-  v1::GenerateResponse summary = Summary(5, 0);
-  summary.mutable_summary()->mutable_speculation()->set_drafted_tokens(1200);
-  summary.mutable_summary()->mutable_speculation()->set_accepted_tokens(900);
-  Run(options, {Started(1), Finished(0, v1::FINISH_REASON_EOS), summary});
+  const v1::GenerateResponse summary =
+      Summary(5, 0, "speculation { drafted_tokens: 1200 accepted_tokens: 900 }");
+  Run({.stats = true}, {Started(1), Finished(0, v1::FINISH_REASON_EOS), summary});
   EXPECT_EQ(err_.str(), "tlm: 5 prompt + 0 tokens, EOS, 900 of 1,200 guesses right\n");
 }
 
 TEST_F(GenerateOutputTest, PrintsStatisticsOfAnEmptyOutput) {
-  GenerateOutputOptions options;
-  options.stats = true;
-  Run(options, {Started(1), Finished(0, v1::FINISH_REASON_EOS), Summary(5, 0)});
+  Run({.stats = true}, {Started(1), Finished(0, v1::FINISH_REASON_EOS), Summary(5, 0)});
   EXPECT_EQ(err_.str(), "tlm: 5 prompt + 0 tokens, EOS\n");
   EXPECT_EQ(out_.str(), "");
 }
 
 TEST_F(GenerateOutputTest, PrintsTokenTable) {
-  GenerateOutputOptions options;
-  options.logprobs = true;
-  Run(options, TwoTokens());
+  Run({.logprobs = true}, TwoTokens());
   EXPECT_EQ(out_.str(),
             "Once upon\n"
             "position  id  logprob  rank  token    alternatives\n"
@@ -272,7 +221,7 @@ TEST_F(GenerateOutputTest, DisarmsControlCharactersOnTerminalsOnly) {
 
 TEST_F(GenerateOutputTest, NoticesIncompleteStream) {
   GenerateOutput output({}, absl::UnixEpoch(), &console_);
-  ASSERT_TRUE(output.Add(Started(1), absl::UnixEpoch()).ok());
+  Add(output, {Started(1)});
   EXPECT_EQ(output.Finish().code(), absl::StatusCode::kInternal);
 }
 

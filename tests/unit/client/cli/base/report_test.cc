@@ -11,6 +11,7 @@
 #include "client/cpp/status.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
+#include "tests/support/proto.h"
 #include "tlm/v1/generate.pb.h"
 
 namespace tlm::cli {
@@ -38,36 +39,36 @@ TEST_F(ReportTest, NamesCommandCodeAndMessage) {
   EXPECT_EQ(err_.str(), "tlm: generate: NOT_FOUND: no model x\n");
 }
 
-TEST_F(ReportTest, AddsViolationsReasonAndRetry) {
+// With these details.
+absl::Status WithDetails(grpc::StatusCode code, const std::string& message,
+                         const google::rpc::BadRequest& bad_request, const std::string& reason = "",
+                         int retry_seconds = 0) {
   google::rpc::Status details;
-  google::rpc::BadRequest bad_request;
-  auto* violation = bad_request.add_field_violations();
-  violation->set_field("sampling.top_p");
-  violation->set_description("is 1.5");
-  google::rpc::ErrorInfo info;
-  info.set_reason("QUEUE_FULL");
-  google::rpc::RetryInfo retry;
-  retry.mutable_retry_delay()->set_seconds(2);
   details.add_details()->PackFrom(bad_request);
-  details.add_details()->PackFrom(info);
-  details.add_details()->PackFrom(retry);
-  const absl::Status status = client::FromGrpcStatus(grpc::Status(
-      grpc::StatusCode::RESOURCE_EXHAUSTED, "the queue is full", details.SerializeAsString()));
-  ReportError("generate", status, &console_);
+  if (!reason.empty()) {
+    details.add_details()->PackFrom(Proto<google::rpc::ErrorInfo>("reason: '" + reason + "'"));
+    details.add_details()->PackFrom(Proto<google::rpc::RetryInfo>(
+        "retry_delay { seconds: " + std::to_string(retry_seconds) + " }"));
+  }
+  return client::FromGrpcStatus(grpc::Status(code, message, details.SerializeAsString()));
+}
+
+TEST_F(ReportTest, AddsViolationsReasonAndRetryAndNothingTwice) {
+  ReportError("generate",
+              WithDetails(grpc::StatusCode::RESOURCE_EXHAUSTED, "the queue is full",
+                          Proto<google::rpc::BadRequest>(
+                              "field_violations { field: 'sampling.top_p' description: 'is 1.5' }"),
+                          "QUEUE_FULL", 2),
+              &console_);
   EXPECT_EQ(err_.str(),
             "tlm: generate: RESOURCE_EXHAUSTED: the queue is full (QUEUE_FULL)\n"
             "  sampling.top_p: is 1.5\n"
             "  try again in 2s\n");
-}
-
-TEST_F(ReportTest, DoesNotRepeatTheMessage) {
-  google::rpc::BadRequest bad_request;
-  bad_request.add_field_violations()->set_description("top_p is 1.5");
-  google::rpc::Status details;
-  details.add_details()->PackFrom(bad_request);
+  err_.str("");
   ReportError("generate",
-              client::FromGrpcStatus(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
-                                                  "top_p is 1.5", details.SerializeAsString())),
+              WithDetails(grpc::StatusCode::INVALID_ARGUMENT, "top_p is 1.5",
+                          Proto<google::rpc::BadRequest>(
+                              "field_violations { description: 'top_p is 1.5' }")),
               &console_);
   EXPECT_EQ(err_.str(), "tlm: generate: INVALID_ARGUMENT: top_p is 1.5\n");
 }
@@ -154,10 +155,7 @@ TEST_F(ReportTest, ReportsUsage) {
 }
 
 TEST_F(ReportTest, PrintsJsonOnOneLineWithProtoNames) {
-  v1::GenerateResponse event;
-  event.mutable_tokens()->set_text("a\nb");
-  event.mutable_tokens()->add_tokens()->set_id(7);
-  PrintJson(event, out_);
+  PrintJson(Proto<v1::GenerateResponse>(R"(tokens { text: "a\nb" tokens { id: 7 } })"), out_);
   EXPECT_THAT(out_.str(), HasSubstr("\"output_index\":0"));
   EXPECT_THAT(out_.str(), HasSubstr("\"text\":\"a\\nb\""));
   EXPECT_THAT(out_.str(), Not(HasSubstr("logprob")));

@@ -43,22 +43,30 @@ class AdminServiceTest : public GenerateTest {
     EXPECT_TRUE(admin_->GetLoad(&context, v1::GetLoadRequest(), &load).ok());
     return load;
   }
-  grpc::Status Abort(const v1::AbortRequest& request, v1::AbortResponse* response) {
+  grpc::Status TryAbort(const v1::AbortRequest& request) {
     grpc::ClientContext context;
-    return admin_->Abort(&context, request, response);
+    aborted_.Clear();
+    return admin_->Abort(&context, request, &aborted_);
   }
-  v1::AbortResponse AbortById(const std::string& id) {
-    v1::AbortRequest request;
-    request.add_request_ids(id);
-    v1::AbortResponse response;
-    EXPECT_TRUE(Abort(request, &response).ok());
-    return response;
+  v1::AbortResponse Abort(const std::string& request) {
+    EXPECT_TRUE(TryAbort(Proto<v1::AbortRequest>(request)).ok());
+    return aborted_;
   }
-  grpc::Status Drain(const v1::DrainRequest& request, v1::DrainResponse* response) {
+  grpc::Status Drain(const std::string& request) {
     grpc::ClientContext context;
-    return admin_->Drain(&context, request, response);
+    return admin_->Drain(&context, Proto<v1::DrainRequest>(request), &drained_);
+  }
+  // Of a client that waits for the answer.
+  std::future<grpc::Status> Flush() {
+    return std::async(std::launch::async, [this] {
+      grpc::ClientContext context;
+      return admin_->FlushPrefixCache(&context, {}, &flushed_);
+    });
   }
 
+  v1::AbortResponse aborted_;
+  v1::DrainResponse drained_;
+  v1::FlushPrefixCacheResponse flushed_;
   FakeClock clock_{absl::UnixEpoch() + absl::Hours(1)};
   ShutdownRequest shutdown_;
   AdminGate admin_gate_;  // open
@@ -93,28 +101,14 @@ TEST_F(AdminServiceTest, LoadIsWhatTheEngineCounts) {
   stats.preemptions = 18;
   stats.finished_requests = 19;
   engine_.set_stats(stats);
-  const v1::GetLoadResponse load = GetLoad();
-  EXPECT_EQ(load.queued_requests(), 1u);
-  EXPECT_EQ(load.queued_tokens(), 2u);
-  EXPECT_EQ(load.running_sequences(), 3u);
-  EXPECT_EQ(load.parked_sequences(), 4u);
-  EXPECT_EQ(load.kv_blocks_total(), 5u);
-  EXPECT_EQ(load.kv_blocks_used(), 6u);
-  EXPECT_EQ(load.kv_blocks_cached(), 7u);
-  EXPECT_EQ(load.prefill_tokens_per_second(), 8.5);
-  EXPECT_EQ(load.decode_tokens_per_second(), 9.5);
-  EXPECT_EQ(load.estimated_queue_time().seconds(), 10);
-  EXPECT_EQ(load.estimated_queue_time().nanos(), 500'000'000);
-  EXPECT_EQ(load.steps(), 11u);
-  EXPECT_EQ(load.last_step_age().seconds(), 12);
-  EXPECT_EQ(load.uptime().seconds(), 120);
-  EXPECT_EQ(load.prefix_cache().queried_tokens(), 14u);
-  EXPECT_EQ(load.prefix_cache().hit_tokens(), 15u);
-  EXPECT_EQ(load.prefix_cache().evicted_blocks(), 16u);
-  EXPECT_EQ(load.prefix_cache().published_blocks(), 17u);
-  EXPECT_EQ(load.preemptions(), 18u);
-  EXPECT_EQ(load.finished_requests(), 19u);
-  EXPECT_FALSE(load.draining());
+  EXPECT_THAT(GetLoad(), HasFields(R"(
+      queued_requests: 1 queued_tokens: 2 running_sequences: 3 parked_sequences: 4
+      kv_blocks_total: 5 kv_blocks_used: 6 kv_blocks_cached: 7 prefill_tokens_per_second: 8.5
+      decode_tokens_per_second: 9.5 estimated_queue_time { seconds: 10 nanos: 500000000 }
+      steps: 11 last_step_age { seconds: 12 } uptime { seconds: 120 }
+      prefix_cache { queried_tokens: 14 hit_tokens: 15 evicted_blocks: 16 published_blocks: 17 }
+      preemptions: 18 finished_requests: 19)"));
+  EXPECT_FALSE(GetLoad().draining());
 }
 
 TEST_F(AdminServiceTest, LoadCountsTheCallsThatAreActive) {
@@ -129,10 +123,7 @@ TEST_F(AdminServiceTest, AStreamThatIsAbortedEndsWithItsUsage) {
   PushStart();
   PushText("ab");
   EXPECT_TRUE(Read().has_started());
-  const v1::AbortResponse response = AbortById("mine");
-  EXPECT_THAT(response.aborted(), ElementsAre("mine"));
-  EXPECT_THAT(response.not_found(), IsEmpty());
-  EXPECT_EQ(response.aborted_total(), 1u);
+  EXPECT_THAT(Abort("request_ids: 'mine'"), IsProto("aborted: 'mine' aborted_total: 1"));
   const grpc::Status status = ReadToTheEnd();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::ABORTED);
   EXPECT_EQ(ReasonIn(status), "ABORTED_BY_ADMIN");
@@ -141,19 +132,10 @@ TEST_F(AdminServiceTest, AStreamThatIsAbortedEndsWithItsUsage) {
   EXPECT_TRUE(stream_->detached());
 }
 
-TEST_F(AdminServiceTest, ARequestThatWaitsIsAbortedAsWell) {
-  request_.set_request_id("waits");
+TEST_F(AdminServiceTest, AllOutputsOfARequestThatWaitsAreAborted) {
+  Merge("request_id: 'three' sampling { num_sequences: 3 }", request_);
   Start();
-  EXPECT_THAT(AbortById("waits").aborted(), ElementsAre("waits"));
-  EXPECT_EQ(ReadToTheEnd().error_code(), grpc::StatusCode::ABORTED);
-  EXPECT_TRUE(stream_->detached());
-}
-
-TEST_F(AdminServiceTest, AllOutputsOfARequestAreAborted) {
-  request_.set_request_id("three");
-  request_.mutable_sampling()->set_num_sequences(3);
-  Start();
-  EXPECT_THAT(AbortById("three").aborted(), ElementsAre("three"));
+  EXPECT_THAT(Abort("request_ids: 'three'").aborted(), ElementsAre("three"));
   EXPECT_EQ(ReadToTheEnd().error_code(), grpc::StatusCode::ABORTED);
   for (const auto& stream : streams_) EXPECT_TRUE(stream->detached());
 }
@@ -162,12 +144,8 @@ TEST_F(AdminServiceTest, UnknownAndFinishedNamesAreReported) {
   request_.set_request_id("done");
   Start();
   PushStart();
-  PushEnd(EndedWith(FinishReason::kLength));
-  EXPECT_TRUE(ReadToTheEnd().ok());
-  v1::AbortRequest request;
-  for (const char* const id : {"done", "never", "", "never"}) request.add_request_ids(id);
-  v1::AbortResponse response;
-  ASSERT_TRUE(Abort(request, &response).ok());
+  ReadToTheEndAfter();
+  const v1::AbortResponse response = Abort("request_ids: ['done', 'never', '', 'never']");
   EXPECT_THAT(response.aborted(), IsEmpty());
   EXPECT_THAT(response.not_found(), UnorderedElementsAre("done", "never", ""));
   EXPECT_EQ(response.aborted_total(), 0u);
@@ -176,12 +154,7 @@ TEST_F(AdminServiceTest, UnknownAndFinishedNamesAreReported) {
 TEST_F(AdminServiceTest, ANameGivenTwiceIsEndedOnceAndFound) {
   request_.set_request_id("mine");
   Start();
-  v1::AbortRequest request;
-  request.add_request_ids("mine");
-  request.add_request_ids("mine");
-  request.set_all(true);
-  v1::AbortResponse response;
-  ASSERT_TRUE(Abort(request, &response).ok());
+  const v1::AbortResponse response = Abort("request_ids: ['mine', 'mine'] all: true");
   EXPECT_THAT(response.aborted(), ElementsAre("mine"));
   EXPECT_THAT(response.not_found(), IsEmpty());
   EXPECT_EQ(ReadToTheEnd().error_code(), grpc::StatusCode::ABORTED);
@@ -191,26 +164,18 @@ TEST_F(AdminServiceTest, AbortAllEndsCallsOfEveryKind) {
   request_.set_request_id("generate");
   Start();
   grpc::ClientContext forward_context;
-  v1::ForwardRequest forward;
-  forward.set_request_id("forward");
-  forward.add_sequences()->add_ids(1);
-  const auto rows = stub_->Forward(&forward_context, forward);
+  const auto rows = stub_->Forward(&forward_context, Proto<v1::ForwardRequest>(R"(
+      request_id: "forward" sequences { ids: 1 })"));
   engine_.WaitForRequest(1);
-  grpc::ClientContext score_context;
-  v1::ScoreRequest score;
-  score.set_request_id("score");
-  score.mutable_prompt_token_ids()->add_ids(1);
-  score.add_continuations()->mutable_token_ids()->add_ids(2);
-  v1::ScoreResponse scores;
-  auto scored =
-      std::async(std::launch::async, [&] { return stub_->Score(&score_context, score, &scores); });
+  auto scored = std::async(std::launch::async, [this] {
+    grpc::ClientContext context;
+    v1::ScoreResponse scores;
+    return stub_->Score(&context, Proto<v1::ScoreRequest>(R"(request_id: "score"
+        prompt_token_ids { ids: 1 } continuations { token_ids { ids: 2 } })"),
+                        &scores);
+  });
   engine_.WaitForRequest(2);
-
-  v1::AbortRequest request;
-  request.set_all(true);
-  v1::AbortResponse response;
-  ASSERT_TRUE(Abort(request, &response).ok());
-  EXPECT_THAT(response.aborted(), UnorderedElementsAre("generate", "forward", "score"));
+  EXPECT_THAT(Abort("all: true").aborted(), UnorderedElementsAre("generate", "forward", "score"));
   EXPECT_EQ(ReadToTheEnd().error_code(), grpc::StatusCode::ABORTED);
   v1::ForwardResponse message;
   while (rows->Read(&message)) {
@@ -222,24 +187,20 @@ TEST_F(AdminServiceTest, AbortAllEndsCallsOfEveryKind) {
 
 TEST_F(AdminServiceTest, AbortWithoutNamesEndsNothing) {
   Start();
-  v1::AbortResponse response;
-  ASSERT_TRUE(Abort(v1::AbortRequest(), &response).ok());
-  EXPECT_EQ(response.aborted_total(), 0u);
+  EXPECT_EQ(Abort("").aborted_total(), 0u);
   EXPECT_FALSE(stream_->detached());
 }
 
 TEST_F(AdminServiceTest, AbortBoundsItsNames) {
   v1::AbortRequest many;
   for (int i = 0; i <= kMaxAbortIds; ++i) many.add_request_ids("x");
-  v1::AbortResponse response;
-  EXPECT_EQ(Abort(many, &response).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(TryAbort(many).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   v1::AbortRequest long_name;
   long_name.add_request_ids("x");
   long_name.add_request_ids(std::string(129, 'x'));
-  const grpc::Status status = Abort(long_name, &response);
+  const grpc::Status status = TryAbort(long_name);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-  EXPECT_EQ(DetailOf<google::rpc::BadRequest>(status).field_violations(0).field(),
-            "request_ids[1]");
+  EXPECT_EQ(FieldIn(status), "request_ids[1]");
 }
 
 // The end that the engine tells and the abort meet; the call ends once, with one of the two.
@@ -253,7 +214,7 @@ TEST_F(AdminServiceTest, AbortsMeetEndsAtEveryMoment) {
       PushText("abc");
       PushEnd(EndedWith(FinishReason::kLength));
     });
-    const v1::AbortResponse response = AbortById(id);
+    const v1::AbortResponse response = Abort("request_ids: '" + id + "'");
     const grpc::Status status = ReadToTheEnd();
     engine.join();
     EXPECT_EQ(status.error_code(),
@@ -266,10 +227,7 @@ TEST_F(AdminServiceTest, AbortsMeetRefusalsAtEveryMoment) {
   engine_.set_submit_status(ResourceExhausted("full"));
   std::atomic<bool> stop{false};
   std::thread aborter([&] {
-    v1::AbortRequest all;
-    all.set_all(true);
-    v1::AbortResponse response;
-    while (!stop) EXPECT_TRUE(Abort(all, &response).ok());
+    while (!stop) Abort("all: true");
   });
   for (int i = 0; i < 100; ++i) {
     grpc::ClientContext context;
@@ -290,74 +248,53 @@ TEST_F(AdminServiceTest, AbortsMeetRefusalsAtEveryMoment) {
 
 TEST_F(AdminServiceTest, DrainAsksForTheShutdownOnce) {
   Start();
-  v1::DrainRequest request;
-  request.mutable_time_limit()->set_seconds(5);
-  v1::DrainResponse response;
-  ASSERT_TRUE(Drain(request, &response).ok());
-  EXPECT_FALSE(response.already_draining());
-  EXPECT_EQ(response.active_requests(), 1u);
+  ASSERT_TRUE(Drain("time_limit { seconds: 5 }").ok());
+  EXPECT_THAT(drained_, IsProto("active_requests: 1"));
   EXPECT_TRUE(GetLoad().draining());
-  request.mutable_time_limit()->set_seconds(50);
-  ASSERT_TRUE(Drain(request, &response).ok());
-  EXPECT_TRUE(response.already_draining());
+  ASSERT_TRUE(Drain("time_limit { seconds: 50 }").ok());
+  EXPECT_TRUE(drained_.already_draining());
   EXPECT_EQ(shutdown_.Wait().drain_limit, absl::Seconds(5));
 }
 
 TEST_F(AdminServiceTest, DrainWithoutALimitLeavesItToTheServer) {
-  v1::DrainResponse response;
-  ASSERT_TRUE(Drain(v1::DrainRequest(), &response).ok());
-  EXPECT_EQ(response.active_requests(), 0u);
+  ASSERT_TRUE(Drain("").ok());
+  EXPECT_EQ(drained_.active_requests(), 0u);
   EXPECT_EQ(shutdown_.Wait().drain_limit, std::nullopt);
 }
 
 TEST_F(AdminServiceTest, DrainAfterASignalSaysSo) {
   shutdown_.Ask({});
-  v1::DrainResponse response;
-  ASSERT_TRUE(Drain(v1::DrainRequest(), &response).ok());
-  EXPECT_TRUE(response.already_draining());
+  ASSERT_TRUE(Drain("").ok());
+  EXPECT_TRUE(drained_.already_draining());
 }
 
 TEST_F(AdminServiceTest, DrainRefusesATimeThatIsNone) {
-  for (const auto& [seconds, nanos] :
-       {std::pair<int64_t, int32_t>{-1, 0}, {0, -1}, {0, 1'000'000'000}, {1'000'000'000'000, 0}}) {
-    v1::DrainRequest request;
-    request.mutable_time_limit()->set_seconds(seconds);
-    request.mutable_time_limit()->set_nanos(nanos);
-    v1::DrainResponse response;
-    const grpc::Status status = Drain(request, &response);
-    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << seconds << " " << nanos;
-    EXPECT_EQ(DetailOf<google::rpc::BadRequest>(status).field_violations(0).field(), "time_limit");
+  for (const std::string time :
+       {"seconds: -1", "nanos: -1", "nanos: 1000000000", "seconds: 1000000000000"}) {
+    const grpc::Status status = Drain("time_limit { " + time + " }");
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << time;
+    EXPECT_EQ(FieldIn(status), "time_limit");
   }
   EXPECT_FALSE(shutdown_.asked());
 }
 
 TEST_F(AdminServiceTest, FlushAnswersWhenTheEngineHasDoneIt) {
-  v1::FlushPrefixCacheResponse response;
-  auto flushed = std::async(std::launch::async, [&] {
-    grpc::ClientContext context;
-    return admin_->FlushPrefixCache(&context, v1::FlushPrefixCacheRequest(), &response);
-  });
+  std::future<grpc::Status> flushed = Flush();
   engine_.WaitForFlush()(42);
   EXPECT_TRUE(flushed.get().ok());
-  EXPECT_EQ(response.blocks_freed(), 42u);
+  EXPECT_EQ(flushed_.blocks_freed(), 42u);
 }
 
 TEST_F(AdminServiceTest, AFlushOutlivesAClientThatDoesNotWait) {
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(30));
-  v1::FlushPrefixCacheResponse response;
-  const grpc::Status status =
-      admin_->FlushPrefixCache(&context, v1::FlushPrefixCacheRequest(), &response);
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_EQ(admin_->FlushPrefixCache(&context, {}, &flushed_).error_code(),
+            grpc::StatusCode::DEADLINE_EXCEEDED);
   engine_.WaitForFlush()(42);
 }
 
 TEST_F(AdminServiceTest, AFlushThatIsNeverAnsweredDoesNotHoldUpTheEnd) {
-  auto flushed = std::async(std::launch::async, [&] {
-    grpc::ClientContext context;
-    v1::FlushPrefixCacheResponse response;
-    return admin_->FlushPrefixCache(&context, v1::FlushPrefixCacheRequest(), &response);
-  });
+  std::future<grpc::Status> flushed = Flush();
   const std::function<void(int64_t)> done = engine_.WaitForFlush();
   admin_server_->Shutdown(std::chrono::system_clock::now());
   EXPECT_FALSE(flushed.get().ok());
@@ -368,11 +305,9 @@ TEST_F(AdminServiceTest, ConfigIsWhatTheServerWasStartedWith) {
   grpc::ClientContext context;
   v1::GetConfigResponse config;
   ASSERT_TRUE(admin_->GetConfig(&context, v1::GetConfigRequest(), &config).ok());
-  ASSERT_EQ(config.options_size(), 2);
-  EXPECT_EQ(config.options(0).name(), "host");
-  EXPECT_EQ(config.options(0).value(), "::1");
-  EXPECT_EQ(config.options(0).default_value(), "127.0.0.1");
-  EXPECT_EQ(config.options(1).name(), "port");
+  EXPECT_THAT(config, IsProto(R"(
+      options { name: "host" value: "::1" default_value: "127.0.0.1" }
+      options { name: "port" value: "1" default_value: "2" })"));
 }
 
 }  // namespace

@@ -35,143 +35,121 @@ class FakeCall : public AbortableCall {
   absl::Status status_;
 };
 
-TEST(CallRegistryTest, EndsTheCallOfTheNameWithTheStatus) {
-  CallRegistry registry;
-  const auto a = std::make_shared<FakeCall>();
-  const auto b = std::make_shared<FakeCall>();
-  const CallRegistry::Registration first = registry.Register("t", "a", a);
-  const CallRegistry::Registration second = registry.Register("t", "b", b);
-  EXPECT_EQ(1, registry.Abort("a", std::nullopt, Aborted("enough")));
-  EXPECT_THAT(a->status(), StatusIs(absl::StatusCode::kAborted, "enough"));
-  EXPECT_THAT(b->status(), IsOk());
-}
+class CallRegistryTest : public ::testing::Test {
+ protected:
+  // A call that is registered until it is let go of.
+  struct Registered {
+    std::shared_ptr<FakeCall> call;
+    CallRegistry::Registration registration;
 
-TEST(CallRegistryTest, EndsAllCallsOfOneName) {
-  CallRegistry registry;
-  const auto first = std::make_shared<FakeCall>();
-  const auto second = std::make_shared<FakeCall>();
-  const CallRegistry::Registration one = registry.Register("t", "a", first);
-  {
-    const CallRegistry::Registration two = registry.Register("t", "a", second);
-    EXPECT_EQ(2, registry.Abort("a", std::nullopt, Aborted("enough")));
+    const absl::Status& status() const { return call->status(); }
+  };
+  Registered Register(const std::string& id, const std::string& tenant = "t") {
+    Registered made;
+    made.call = std::make_shared<FakeCall>();
+    made.registration = registry_.Register(tenant, id, made.call);
+    return made;
   }
-  EXPECT_THAT(first->status(), StatusIs(absl::StatusCode::kAborted, "enough"));
-  EXPECT_THAT(second->status(), StatusIs(absl::StatusCode::kAborted, "enough"));
-  const auto third = std::make_shared<FakeCall>();
-  const CallRegistry::Registration three = registry.Register("t", "a", third);
-  EXPECT_THAT(registry.AbortAll(std::nullopt, Aborted("all")).request_ids, ElementsAre("a"));
-  EXPECT_THAT(third->status(), StatusIs(absl::StatusCode::kAborted, "all"));
-}
+  // How many calls that ends.
+  int64_t Abort(const std::string& id, std::optional<std::string> tenant = std::nullopt) {
+    return registry_.Abort(id, tenant, Aborted("enough"));
+  }
+  CallRegistry::Ended AbortAll(std::optional<std::string> tenant = std::nullopt) {
+    return registry_.AbortAll(tenant, Aborted("all"));
+  }
 
-TEST(CallRegistryTest, DoesNotEndWhatIsUnknownOrHasEnded) {
-  CallRegistry registry;
-  const auto call = std::make_shared<FakeCall>();
-  const CallRegistry::Registration registration = registry.Register("t", "a", call);
-  EXPECT_EQ(0, registry.Abort("b", std::nullopt, Aborted("")));
-  EXPECT_EQ(1, registry.Abort("a", std::nullopt, Aborted("")));
-  EXPECT_EQ(0, registry.Abort("a", std::nullopt, Aborted("")));
-}
+  CallRegistry registry_;
+};
 
-TEST(CallRegistryTest, ACallIsUnknownAfterItsRegistration) {
-  CallRegistry registry;
-  const auto call = std::make_shared<FakeCall>();
-  std::optional<CallRegistry::Registration> registration = registry.Register("t", "a", call);
-  registration.reset();
-  EXPECT_EQ(0, registry.Abort("a", std::nullopt, Aborted("")));
-  EXPECT_THAT(registry.AbortAll(std::nullopt, Aborted("")).request_ids, IsEmpty());
-}
-
-TEST(CallRegistryTest, AMovedRegistrationEndsOnce) {
-  CallRegistry registry;
-  const auto call = std::make_shared<FakeCall>();
-  CallRegistry::Registration kept;
+TEST_F(CallRegistryTest, EndsEveryCallOfTheNameWithTheStatus) {
+  const Registered first = Register("a");
+  const Registered other = Register("b");
   {
-    CallRegistry::Registration made = registry.Register("t", "a", call);
+    const Registered second = Register("a");
+    EXPECT_EQ(2, Abort("a"));
+    EXPECT_THAT(second.status(), StatusIs(absl::StatusCode::kAborted, "enough"));
+  }
+  EXPECT_THAT(first.status(), StatusIs(absl::StatusCode::kAborted, "enough"));
+  EXPECT_THAT(other.status(), IsOk());
+  const Registered third = Register("a");
+  EXPECT_THAT(AbortAll().request_ids, ElementsAre("a", "b"));
+  EXPECT_THAT(third.status(), StatusIs(absl::StatusCode::kAborted, "all"));
+}
+
+TEST_F(CallRegistryTest, DoesNotEndWhatIsUnknownOrHasEnded) {
+  const Registered call = Register("a");
+  EXPECT_EQ(0, Abort("b"));
+  EXPECT_EQ(1, Abort("a"));
+  EXPECT_EQ(0, Abort("a"));
+}
+
+TEST_F(CallRegistryTest, ACallIsUnknownAfterItsRegistration) {
+  std::optional<Registered> call = Register("a");
+  Registered gone = Register("gone");
+  gone.call.reset();
+  call.reset();
+  EXPECT_EQ(0, Abort("a"));
+  EXPECT_EQ(0, Abort("gone"));
+  EXPECT_THAT(AbortAll().request_ids, IsEmpty());
+}
+
+TEST_F(CallRegistryTest, AMovedRegistrationEndsOnce) {
+  Registered kept;
+  {
+    Registered made = Register("a");
     kept = std::move(made);
   }
-  EXPECT_EQ(1, registry.Abort("a", std::nullopt, Aborted("")));
+  EXPECT_EQ(1, Abort("a"));
 }
 
-TEST(CallRegistryTest, ACallThatIsGoneIsNotEnded) {
-  CallRegistry registry;
-  auto call = std::make_shared<FakeCall>();
-  const CallRegistry::Registration registration = registry.Register("t", "a", call);
-  call.reset();
-  EXPECT_EQ(0, registry.Abort("a", std::nullopt, Aborted("")));
-}
-
-TEST(CallRegistryTest, TheEndOfAnEarlierCallLeavesTheLaterOneOfItsNameRegistered) {
-  CallRegistry registry;
-  const auto first = std::make_shared<FakeCall>();
-  const auto second = std::make_shared<FakeCall>();
-  std::optional<CallRegistry::Registration> earlier = registry.Register("t", "a", first);
-  const CallRegistry::Registration later = registry.Register("t", "a", second);
+TEST_F(CallRegistryTest, TheEndOfAnEarlierCallLeavesTheLaterOneOfItsNameRegistered) {
+  std::optional<Registered> earlier = Register("a");
+  const Registered later = Register("a");
   earlier.reset();
-  EXPECT_EQ(1, registry.Abort("a", std::nullopt, Aborted("mine")));
-  EXPECT_THAT(second->status(), StatusIs(absl::StatusCode::kAborted, "mine"));
+  EXPECT_EQ(1, Abort("a"));
+  EXPECT_THAT(later.status(), StatusIs(absl::StatusCode::kAborted, "enough"));
 }
 
-TEST(CallRegistryTest, AbortAllNamesWhatItEndedInOrder) {
-  CallRegistry registry;
-  const auto a = std::make_shared<FakeCall>();
-  const auto b = std::make_shared<FakeCall>();
-  const auto c = std::make_shared<FakeCall>();
-  const CallRegistry::Registration third = registry.Register("t", "c", c);
-  const CallRegistry::Registration first = registry.Register("t", "a", a);
-  const CallRegistry::Registration second = registry.Register("t", "b", b);
-  EXPECT_EQ(1, registry.Abort("b", std::nullopt, Aborted("")));
-  EXPECT_THAT(registry.AbortAll(std::nullopt, Aborted("")).request_ids, ElementsAre("a", "c"));
+TEST_F(CallRegistryTest, AbortAllNamesWhatItEndedInOrderAndCountsEveryCall) {
+  const Registered c = Register("c");
+  const Registered a = Register("a", "me");
+  const Registered also_a = Register("a", "them");
+  const Registered b = Register("b");
+  EXPECT_EQ(1, Abort("b"));
+  const CallRegistry::Ended ended = AbortAll();
+  EXPECT_THAT(ended.request_ids, ElementsAre("a", "c"));
+  EXPECT_EQ(ended.calls, 3);
 }
 
-TEST(CallRegistryTest, EveryCallOfANameCounts) {
-  CallRegistry registry;
-  const auto mine = std::make_shared<FakeCall>();
-  const auto theirs = std::make_shared<FakeCall>();
-  const CallRegistry::Registration first = registry.Register("me", "a", mine);
-  const CallRegistry::Registration second = registry.Register("them", "a", theirs);
-  const CallRegistry::Ended ended = registry.AbortAll(std::nullopt, Aborted(""));
-  EXPECT_THAT(ended.request_ids, ElementsAre("a"));
-  EXPECT_EQ(ended.calls, 2);
-}
-
-TEST(CallRegistryTest, EndsTheCallsOfOneTenantAlone) {
-  CallRegistry registry;
-  std::vector<std::shared_ptr<FakeCall>> calls;
-  std::vector<CallRegistry::Registration> registrations;
+TEST_F(CallRegistryTest, EndsTheCallsOfOneTenantAlone) {
+  std::vector<Registered> calls;
   for (const char* const tenant : {"me", "them", ""}) {
-    for (const char* const id : {"a", "b"}) {
-      calls.push_back(std::make_shared<FakeCall>());
-      registrations.push_back(registry.Register(tenant, id, calls.back()));
-    }
+    for (const char* const id : {"a", "b"}) calls.push_back(Register(id, tenant));
   }
-  EXPECT_EQ(1, registry.Abort("a", "them", Aborted("")));
-  EXPECT_EQ(0, registry.Abort("a", "them", Aborted("")));
-  EXPECT_EQ(0, registry.Abort("a", "unknown", Aborted("")));
-  const CallRegistry::Ended ended = registry.AbortAll("", Aborted(""));
+  EXPECT_EQ(1, Abort("a", "them"));
+  EXPECT_EQ(0, Abort("a", "them"));
+  EXPECT_EQ(0, Abort("a", "unknown"));
+  const CallRegistry::Ended ended = AbortAll("");
   EXPECT_THAT(ended.request_ids, ElementsAre("a", "b"));
   EXPECT_EQ(ended.calls, 2);
-  EXPECT_THAT(calls[0]->status(), IsOk());
-  EXPECT_THAT(calls[1]->status(), IsOk());
-  EXPECT_THAT(calls[3]->status(), IsOk());
-  EXPECT_EQ(registry.AbortAll(std::nullopt, Aborted("")).calls, 3);
+  for (const size_t spared : {0, 1, 3}) EXPECT_THAT(calls[spared].status(), IsOk());
+  EXPECT_EQ(AbortAll().calls, 3);
 }
 
 // A call lets go of its registration while it is being ended: with a lock held this would hang.
-TEST(CallRegistryTest, ACallMayUnregisterWhileItIsEnded) {
-  CallRegistry registry;
+TEST_F(CallRegistryTest, ACallMayUnregisterWhileItIsEnded) {
   CallRegistry::Registration registration;
   const auto call =
       std::make_shared<FakeCall>([&] { registration = CallRegistry::Registration(); });
-  registration = registry.Register("t", "a", call);
-  EXPECT_EQ(1, registry.Abort("a", std::nullopt, Aborted("")));
-  EXPECT_EQ(0, registry.Abort("a", std::nullopt, Aborted("")));
+  registration = registry_.Register("t", "a", call);
+  EXPECT_EQ(1, Abort("a"));
+  EXPECT_EQ(0, Abort("a"));
 }
 
 // Calls come and go while others end them; every call is ended at most once, and those that were
 // ended are those that were counted.
-TEST(CallRegistryTest, CallsMayComeGoAndBeEndedAtOnce) {
+TEST_F(CallRegistryTest, CallsMayComeGoAndBeEndedAtOnce) {
   constexpr int kCalls = 2000;
-  CallRegistry registry;
   std::atomic<int> ended{0};
   std::atomic<int> counted{0};
   std::atomic<int> running{2};
@@ -179,7 +157,7 @@ TEST(CallRegistryTest, CallsMayComeGoAndBeEndedAtOnce) {
     for (int i = 0; i < kCalls; ++i) {
       const auto call = std::make_shared<FakeCall>([&] { ++ended; });
       const CallRegistry::Registration registration =
-          registry.Register(prefix, prefix + std::to_string(i % 7), call);
+          registry_.Register(prefix, prefix + std::to_string(i % 7), call);
       if (i % 3 == 0 && call->Abort(absl::OkStatus())) ++counted;
     }
     --running;
@@ -189,14 +167,13 @@ TEST(CallRegistryTest, CallsMayComeGoAndBeEndedAtOnce) {
   threads.emplace_back(serve, "b");
   threads.emplace_back([&] {
     while (running > 0) {
-      counted += static_cast<int>(registry.Abort("a3", std::nullopt, Aborted("")));
-      counted += static_cast<int>(registry.AbortAll(std::nullopt, Aborted("")).calls);
+      counted += static_cast<int>(Abort("a3") + AbortAll().calls);
     }
   });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(ended, counted);
   EXPECT_GE(ended, 2 * kCalls / 3);
-  EXPECT_THAT(registry.AbortAll(std::nullopt, Aborted("")).request_ids, IsEmpty());
+  EXPECT_THAT(AbortAll().request_ids, IsEmpty());
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "model/base/errors.h"
+#include "tests/support/proto.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/server/rpc/test_model.h"
 
@@ -57,9 +58,7 @@ class ConvertChatTest : public ::testing::Test {
     AddMessage("user", "hi");
   }
   void AddMessage(const std::string& role, const std::string& content) {
-    auto* message = chat_.add_messages();
-    message->set_role(role);
-    message->set_content(content);
+    Merge("messages { role: '" + role + "' content: '" + content + "' }", chat_);
   }
   google::protobuf::Value& Argument(const std::string& key) {
     return (*chat_.mutable_template_arguments()->mutable_fields())[key];
@@ -69,10 +68,10 @@ class ConvertChatTest : public ::testing::Test {
     EXPECT_EQ(prompt.tools.size(), static_cast<size_t>(chat_.tools_size()));
     return std::move(prompt.ids);
   }
-  // The field of the INVALID_ARGUMENT it must end with.
-  std::string RefusedField() {
+  // The field of the refusal it must end with.
+  std::string RefusedField(absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
     const absl::Status status = Convert().status();
-    EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument, _));
+    EXPECT_THAT(status, StatusIs(code, _));
     return FieldOf(status);
   }
 
@@ -93,9 +92,7 @@ TEST_F(ConvertChatTest, IsTokenizedAsRenderedWithoutFurtherSpecialTokens) {
   EXPECT_EQ(*Convert(), ByteIds("user:hi;>"));
   EXPECT_EQ(Convert(true)->front(), kBosId);
   EXPECT_EQ(*Convert(false), ByteIds("user:hi;>"));
-}
-
-TEST_F(ConvertChatTest, TheGenerationPromptCanBeLeftOut) {
+  EXPECT_EQ(template_.arguments_, nlohmann::json::object());
   chat_.set_add_generation_prompt(false);
   EXPECT_EQ(*Convert(), ByteIds("user:hi;"));
 }
@@ -120,11 +117,6 @@ TEST_F(ConvertChatTest, ArgumentsBecomeJson) {
                                                   {"object", {{"key", "value"}}}}));
   EXPECT_TRUE(template_.arguments_["whole"].is_number_integer());
   EXPECT_TRUE(template_.arguments_["huge"].is_number_float());
-}
-
-TEST_F(ConvertChatTest, NoArgumentsAreAnEmptyObject) {
-  ASSERT_THAT(Convert(), IsOk());
-  EXPECT_EQ(template_.arguments_, nlohmann::json::object());
 }
 
 TEST_F(ConvertChatTest, ArgumentsThatAreNoneAreRefused) {
@@ -176,7 +168,7 @@ TEST_F(ConvertChatTest, NeedsATemplateAndATokenizer) {
   model_.chat = nullptr;
   EXPECT_THAT(Convert(),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("chat template")));
-  EXPECT_EQ(FieldOf(Convert().status()), "chat");
+  EXPECT_EQ(RefusedField(absl::StatusCode::kFailedPrecondition), "chat");
   model_.chat = &template_;
   model_.tokenizer = nullptr;
   EXPECT_THAT(Convert(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("tokenizer")));
@@ -198,27 +190,21 @@ TEST_F(ConvertChatTest, IsAPromptLikeAnyOther) {
 }
 
 TEST_F(ConvertChatTest, TheTemplateIsGivenAllOfAMessageAndTheTools) {
-  v1::ChatInput::Message& message = *chat_.add_messages();
-  message.set_role("assistant");
-  message.set_reasoning("hm");
-  v1::ChatInput::ToolCall& call = *message.add_tool_calls();
-  call.set_id("abc");
-  call.set_name("add");
-  call.set_arguments_json(R"({"b": 1, "a": 2})");
-  v1::ChatInput::Message& answer = *chat_.add_messages();
-  answer.set_role("tool");
-  answer.set_content("3");
-  answer.set_tool_call_id("abc");
-  answer.set_name("add");
-  AddTool("add", R"({"properties": {"b": {}, "a": {}}})").set_description("Adds.");
-  chat_.mutable_reasoning()->set_enabled(false);
+  constexpr char kArguments[] = R"({"b": 1, "a": 2})";
+  Merge(R"(messages { role: "assistant" reasoning: "hm"
+                      tool_calls { id: "abc" name: "add" arguments_json: '{"b": 1, "a": 2}' } }
+           messages { role: "tool" content: "3" tool_call_id: "abc" name: "add" }
+           tools { name: "add" description: "Adds."
+                   parameters_json_schema: '{"properties": {"b": {}, "a": {}}}' }
+           reasoning { enabled: false })",
+        chat_);
   ASSERT_THAT(Convert(), IsOk());
   ASSERT_EQ(template_.messages_.size(), 3u);
   EXPECT_EQ(template_.messages_[1].reasoning, "hm");
   ASSERT_EQ(template_.messages_[1].tool_calls.size(), 1u);
   EXPECT_EQ(template_.messages_[1].tool_calls[0].id, "abc");
   EXPECT_EQ(template_.messages_[1].tool_calls[0].name, "add");
-  EXPECT_EQ(template_.messages_[1].tool_calls[0].arguments_json, call.arguments_json());
+  EXPECT_EQ(template_.messages_[1].tool_calls[0].arguments_json, kArguments);
   EXPECT_EQ(template_.messages_[2].tool_call_id, "abc");
   EXPECT_EQ(template_.messages_[2].name, "add");
   ASSERT_EQ(template_.tools_.size(), 1u);
@@ -231,18 +217,20 @@ TEST_F(ConvertChatTest, TheTemplateIsGivenAllOfAMessageAndTheTools) {
 
 TEST_F(ConvertChatTest, ToolsAreCheckedAndNamed) {
   const std::string longest(256, 'n'), too_long(257, 'n');
-  for (const std::string name : {"a", "get_Weather-1", "ns.mod:sub/x", longest.c_str()}) {
+  const auto tools = [this](const std::string& last) {
     chat_.clear_tools();
-    AddTool(name);
+    AddTool("first");
+    AddTool(last);
+  };
+  for (const std::string name : {"a", "get_Weather-1", "ns.mod:sub/x", longest.c_str()}) {
+    tools(name);
     EXPECT_THAT(Convert(), IsOk()) << name;
   }
   for (const std::string name : {"", "a b", "a\"", "\n", "é", too_long.c_str()}) {
-    chat_.clear_tools();
-    AddTool("first");
-    AddTool(name);
+    tools(name);
     EXPECT_EQ(RefusedField(), "chat.tools[1].name") << name;
   }
-  chat_.mutable_tools(1)->set_name("first");
+  tools("first");
   EXPECT_THAT(Convert(), StatusIs(absl::StatusCode::kInvalidArgument,
                                   HasSubstr("chat.tools[1].name is 'first', the name of "
                                             "chat.tools[0]")));
@@ -252,18 +240,17 @@ TEST_F(ConvertChatTest, ToolsAreCheckedAndNamed) {
 }
 
 TEST_F(ConvertChatTest, ParametersAreAnObject) {
-  for (const std::string schema : {"", "{}", R"({"type": "object"})", R"({"anyOf": [{}]})"}) {
-    chat_.clear_tools();
-    AddTool("t", schema);
-    EXPECT_THAT(Convert(), IsOk()) << schema;
-  }
   std::string deep;
   for (int i = 0; i < 100; ++i) deep += "{\"not\": ";
+  v1::ChatInput::Tool& tool = AddTool("t");
+  for (const std::string schema : {"", "{}", R"({"type": "object"})", R"({"anyOf": [{}]})"}) {
+    tool.set_parameters_json_schema(schema);
+    EXPECT_THAT(Convert(), IsOk()) << schema;
+  }
   for (const std::string schema :
        {"{", "true", "[]", "null", "{} {}", R"({"type": "array"})", R"({"type": ["object"]})",
         R"({"a": 1, "a": 2})", deep.c_str()}) {
-    chat_.clear_tools();
-    AddTool("t", schema);
+    tool.set_parameters_json_schema(schema);
     EXPECT_EQ(RefusedField(), "chat.tools[0].parameters_json_schema") << schema;
   }
 }
@@ -299,27 +286,24 @@ TEST_F(ConvertChatTest, CallsInMessagesAreChecked) {
   }
   template_.status_ = absl::OkStatus();
   template_.traits_.tool_calls = false;
-  EXPECT_THAT(Convert(), StatusIs(absl::StatusCode::kFailedPrecondition, _));
-  EXPECT_EQ(FieldOf(Convert().status()), "chat.messages[0].tool_calls");
+  EXPECT_EQ(RefusedField(absl::StatusCode::kFailedPrecondition), "chat.messages[0].tool_calls");
 }
 
 TEST_F(ConvertChatTest, WhatTheModelHasNoFormatForIsNotThere) {
   model_.chat_format = {};
-  const auto missing_field = [this] {
-    const absl::Status status = Convert().status();
-    EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition, _));
-    return FieldOf(status);
-  };
-  AddTool("t");
-  EXPECT_EQ(missing_field(), "chat.tools");
-  chat_.clear_tools();
-  chat_.mutable_reasoning()->set_enabled(false);
+  const std::pair<const char*, const char*> kCases[] = {
+      {"tools { name: 't' }", "chat.tools"},
+      {"reasoning { enabled: true }", "chat.reasoning.enabled"},
+      {"reasoning { enabled: false budget_tokens: 0 }", "chat.reasoning.budget_tokens"}};
+  const v1::ChatInput plain = chat_;
+  for (const auto& [input, field] : kCases) {
+    chat_ = plain;
+    Merge(input, chat_);
+    EXPECT_EQ(RefusedField(absl::StatusCode::kFailedPrecondition), field);
+  }
+  chat_ = plain;
+  Merge("reasoning { enabled: false }", chat_);
   EXPECT_THAT(Convert(), IsOk());
-  chat_.mutable_reasoning()->set_enabled(true);
-  EXPECT_EQ(missing_field(), "chat.reasoning.enabled");
-  chat_.mutable_reasoning()->set_enabled(false);
-  chat_.mutable_reasoning()->set_budget_tokens(0);
-  EXPECT_EQ(missing_field(), "chat.reasoning.budget_tokens");
 }
 
 // What follows the conversation.
@@ -470,9 +454,8 @@ TEST_F(ConvertAnswerTest, ReasoningThatThePromptOpensIsSeen) {
   request_.mutable_output()->set_regions(true);
   request_.set_prompt("<think>");
   EXPECT_TRUE(ConvertCall()->output.regions->begins_in_reasoning);
-  for (const int32_t id : ByteIds("a<think>\n")) {
-    request_.mutable_prompt_token_ids()->add_ids(static_cast<uint32_t>(id));
-  }
+  const std::vector<int32_t> ids = ByteIds("a<think>\n");
+  request_.mutable_prompt_token_ids()->mutable_ids()->Assign(ids.begin(), ids.end());
   EXPECT_TRUE(ConvertCall()->output.regions->begins_in_reasoning);
   request_.mutable_prompt_token_ids()->add_ids('x');
   EXPECT_FALSE(ConvertCall()->output.regions->begins_in_reasoning);
@@ -480,8 +463,7 @@ TEST_F(ConvertAnswerTest, ReasoningThatThePromptOpensIsSeen) {
 }
 
 TEST_F(ConvertAnswerTest, TheBudgetIsTheReasonings) {
-  chat_.mutable_reasoning()->set_enabled(true);
-  chat_.mutable_reasoning()->set_budget_tokens(7);
+  Merge("reasoning { enabled: true budget_tokens: 7 }", chat_);
   const absl::StatusOr<GenerateCall> call = ConvertCall();
   ASSERT_THAT(call, IsOk());
   EXPECT_EQ(call->constraint->spec.flow()->token_budget, 7);

@@ -17,13 +17,10 @@ using ::testing::StartsWith;
 using R = v1::VerifyRequest;
 
 // Its prompt has 4 tokens; the context of the model 64, its fingerprint is f00d.
-R ValidRequest() {
-  R request;
-  for (const uint32_t id : {1, 2, 3, 4}) {
-    request.mutable_request()->mutable_prompt_token_ids()->add_ids(id);
-  }
-  request.mutable_request()->mutable_sampling()->set_seed(9);
-  for (const uint32_t id : {5, 6}) request.add_claimed_token_ids(id);
+R ValidRequest(const std::string& more = "") {
+  auto request = Proto<R>(R"(request { prompt_token_ids { ids: [1, 2, 3, 4] } sampling { seed: 9 } }
+                             claimed_token_ids: [5, 6])");
+  Merge(more, request);
   return request;
 }
 
@@ -33,16 +30,10 @@ absl::StatusOr<GenerateCall> Convert(const R& request) {
 
 v1::GenerateRequest& Original(R& r) { return *r.mutable_request(); }
 
-using Case = ConvertCase<R>;
-
 TEST(ConvertVerifyTest, IsTheOutputInQuestion) {
-  R request = ValidRequest();
-  Original(request).mutable_sampling()->set_num_sequences(3);
-  Original(request).mutable_sampling()->set_temperature(0.5f);
-  Original(request).mutable_stopping()->set_max_new_tokens(7);
-  Original(request).mutable_scheduling()->set_priority(-3);
-  request.set_output_index(2);
-  const absl::StatusOr<GenerateCall> call = Convert(request);
+  const absl::StatusOr<GenerateCall> call = Convert(ValidRequest(R"(
+      output_index: 2 request { sampling { num_sequences: 3 temperature: 0.5 }
+                                stopping { max_new_tokens: 7 } scheduling { priority: -3 } })"));
   ASSERT_THAT(call, IsOk());
   EXPECT_THAT(call->prompt, ElementsAre(1, 2, 3, 4));
   EXPECT_THAT(call->work.claimed, ElementsAre(5, 6));
@@ -55,12 +46,10 @@ TEST(ConvertVerifyTest, IsTheOutputInQuestion) {
 }
 
 TEST(ConvertVerifyTest, WhatChangesNoTokenHasNoEffect) {
-  R request = ValidRequest();
-  Original(request).mutable_output()->set_top_logprobs(3);
-  Original(request).mutable_output()->set_prompt_logprobs(true);
-  Original(request).mutable_scheduling()->mutable_soft_time_limit()->set_seconds(1);
-  Original(request).mutable_speculation()->set_max_draft_tokens(3);
-  const absl::StatusOr<GenerateCall> call = Convert(request);
+  const absl::StatusOr<GenerateCall> call = Convert(ValidRequest(R"(
+      request { output { top_logprobs: 3 prompt_logprobs: true }
+                scheduling { soft_time_limit { seconds: 1 } }
+                speculation { max_draft_tokens: 3 } })"));
   ASSERT_THAT(call, IsOk());
   EXPECT_FALSE(call->work.score_prompt);
   EXPECT_FALSE(call->work.score.logprob);
@@ -69,60 +58,38 @@ TEST(ConvertVerifyTest, WhatChangesNoTokenHasNoEffect) {
   EXPECT_EQ(call->work.max_draft_tokens, 0);
 }
 
-class VerifiableTest : public ::testing::TestWithParam<Case> {};
-TEST_P(VerifiableTest, Converts) {
-  R request = ValidRequest();
-  GetParam().change(request);
-  EXPECT_THAT(Convert(request), IsOk());
+TEST(ConvertVerifyTest, TakesWhatAnOutputCanBe) {
+  const auto greedy = [](R& r) {
+    Original(r).mutable_sampling()->clear_seed();
+    Original(r).mutable_sampling()->set_temperature(0);
+  };
+  ExpectAccepted(ValidRequest(), Convert,
+                 {R"(fingerprint: "f00d")", greedy, "request { stopping { max_new_tokens: 1 } }",
+                  [](R& r) { r.mutable_claimed_token_ids()->Resize(60, 7); }});
 }
-INSTANTIATE_TEST_SUITE_P(
-    Verify, VerifiableTest,
-    ::testing::Values(Case{"TheServersFingerprint", [](R& r) { r.set_fingerprint("f00d"); }},
-                      Case{"GreedyWithoutSeed",
-                           [](R& r) {
-                             Original(r).mutable_sampling()->clear_seed();
-                             Original(r).mutable_sampling()->set_temperature(0.0f);
-                           }},
-                      Case{"MoreThanMaxNewTokens",
-                           [](R& r) { Original(r).mutable_stopping()->set_max_new_tokens(1); }},
-                      Case{"AFullContext",
-                           [](R& r) { r.mutable_claimed_token_ids()->Resize(60, 7); }}),
-    NameOfCase<R>);
 
-class UnverifiableTest : public ::testing::TestWithParam<Case> {};
-TEST_P(UnverifiableTest, NamesTheField) {
-  R request = ValidRequest();
-  GetParam().change(request);
-  ExpectRefused(Convert(request).status(), GetParam());
+TEST(ConvertVerifyTest, NamesTheFieldAtFault) {
+  const auto claim = [](int tokens) {
+    return [tokens](R& r) { r.mutable_claimed_token_ids()->Resize(tokens, 7); };
+  };
+  const auto no_seed = [](R& r) { Original(r).mutable_sampling()->clear_seed(); };
+  ExpectRefused(
+      ValidRequest(), Convert,
+      {{[](R& r) { r.clear_request(); }, "request", "is missing"},
+       {claim(0), "claimed_token_ids", "is empty"},
+       {"claimed_token_ids: 300", "claimed_token_ids[2]", "is 300, the vocabulary has 300 tokens"},
+       {claim(64), "claimed_token_ids", "has 64 entries, the limit is 63"},
+       {claim(61), "claimed_token_ids",
+        "has 61 entries after a prompt of 4 tokens, the limit of both is 64"},
+       {"output_index: 1", "output_index", "is 1, the request has 1 outputs"},
+       {no_seed, "request.sampling.seed", "is unset at a temperature of 1"},
+       {"request { resume {} }", "request.resume", "is set"},
+       {"request { sampling { top_p: 2 } }", "request.sampling.top_p", "is 2"},
+       {[](R& r) { Original(r).clear_input(); }, "request.input", "is missing"}});
 }
-INSTANTIATE_TEST_SUITE_P(
-    Verify, UnverifiableTest,
-    ::testing::Values(
-        Case{"NoRequest", [](R& r) { r.clear_request(); }, "request", "is missing"},
-        Case{"NoTokens", [](R& r) { r.clear_claimed_token_ids(); }, "claimed_token_ids",
-             "is empty"},
-        Case{"AnUnknownToken", [](R& r) { r.add_claimed_token_ids(300); }, "claimed_token_ids[2]",
-             "is 300, the vocabulary has 300 tokens"},
-        Case{"MoreTokensThanAnyContext", [](R& r) { r.mutable_claimed_token_ids()->Resize(64, 7); },
-             "claimed_token_ids", "has 64 entries, the limit is 63"},
-        Case{"MoreTokensThanTheContext", [](R& r) { r.mutable_claimed_token_ids()->Resize(61, 7); },
-             "claimed_token_ids",
-             "has 61 entries after a prompt of 4 tokens, the limit of both is 64"},
-        Case{"NoSuchOutput", [](R& r) { r.set_output_index(1); }, "output_index",
-             "is 1, the request has 1 outputs"},
-        Case{"NoSeed", [](R& r) { Original(r).mutable_sampling()->clear_seed(); },
-             "request.sampling.seed", "is unset at a temperature of 1"},
-        Case{"AResumedRequest", [](R& r) { Original(r).mutable_resume(); }, "request.resume",
-             "is set"},
-        Case{"AnInvalidRequest", [](R& r) { Original(r).mutable_sampling()->set_top_p(2); },
-             "request.sampling.top_p", "is 2"},
-        Case{"NoPrompt", [](R& r) { Original(r).clear_input(); }, "request.input", "is missing"}),
-    NameOfCase<R>);
 
 TEST(ConvertVerifyTest, AnotherServersFingerprintIsStale) {
-  R request = ValidRequest();
-  request.set_fingerprint("beef");
-  const absl::Status status = Convert(request).status();
+  const absl::Status status = Convert(ValidRequest(R"(fingerprint: "beef")")).status();
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition,
                                AllOf(HasSubstr("f00d"), HasSubstr("beef"))));
   EXPECT_EQ(ReasonOf(status), "STALE_FINGERPRINT");
@@ -130,9 +97,7 @@ TEST(ConvertVerifyTest, AnotherServersFingerprintIsStale) {
 }
 
 TEST(ConvertVerifyTest, ErrorsOfTheRequestKeepTheirDetails) {
-  R request = ValidRequest();
-  Original(request).set_model("other");
-  const absl::Status status = Convert(request).status();
+  const absl::Status status = Convert(ValidRequest(R"(request { model: "other" })")).status();
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kNotFound, StartsWith("request.model")));
   EXPECT_EQ(FieldOf(status), "request.model");
   EXPECT_THAT(InRequest(WithReason(absl::InternalError("late"), "X")).message(), "late");

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "model/base/errors.h"
+#include "tests/support/proto.h"
 #include "tests/support/status_matchers.h"
 
 namespace tlm {
@@ -27,11 +28,10 @@ TEST(StructuralTagJsonTest, ReadsTriggersWithStructures) {
   const auto tag = Read(R"({"type": "structural_tag", "triggers": ["<f="], "structures": [
       {"begin": "<f=a>", "schema": {"z": 1, "a": {"type": "null"}}, "end": "</f>"}]})");
   ASSERT_THAT(tag, IsOk());
-  EXPECT_EQ(tag->triggers(0), "<f=");
-  ASSERT_EQ(tag->regions_size(), 1);
-  EXPECT_EQ(tag->regions(0).begin(), "<f=a>");
-  EXPECT_EQ(tag->regions(0).end(), "</f>");
-  EXPECT_EQ(tag->regions(0).json_schema(), R"({"z":1,"a":{"type":"null"}})") << "in this order";
+  // The keys of the schema stay in their order.
+  EXPECT_THAT(*tag, IsProto(R"(
+      triggers: "<f="
+      regions { begin: "<f=a>" end: "</f>" json_schema: '{"z":1,"a":{"type":"null"}}' })"));
 }
 
 TEST(StructuralTagJsonTest, ReadsTriggeredTags) {
@@ -41,10 +41,10 @@ TEST(StructuralTagJsonTest, ReadsTriggeredTags) {
       {"begin": "<b>", "content": {"type": "grammar", "grammar": "root ::= \"b\""}, "end": "</b>"},
       {"begin": "<c>", "content": {"type": "json_schema", "json_schema": true}, "end": "</c>"}]}})");
   ASSERT_THAT(tag, IsOk());
-  ASSERT_EQ(tag->regions_size(), 3);
-  EXPECT_EQ(tag->regions(0).regex(), "x+");
-  EXPECT_EQ(tag->regions(1).grammar(), "root ::= \"b\"");
-  EXPECT_EQ(tag->regions(2).json_schema(), "true");
+  EXPECT_THAT(*tag, IsProto(R"(
+                  triggers: "<" regions { begin: "<a>" regex: "x+" }
+                  regions { begin: "<b>" grammar: 'root ::= "b"' end: "</b>" }
+                  regions { begin: "<c>" json_schema: "true" end: "</c>" })"));
 }
 
 TEST(StructuralTagJsonTest, RefusesOtherFormsByName) {
@@ -67,16 +67,14 @@ TEST(StructuralTagJsonTest, RefusesOtherFormsByName) {
 TEST(StructuralTagJsonTest, RefusesWhatIsMalformed) {
   std::string deep = R"({"triggers": ["<"], "structures": [{"begin": "<", "end": "", "schema": )";
   for (int i = 0; i < 100000; ++i) deep += '[';
-  for (const std::string& text :
-       {std::string("{"), std::string("[]"), std::string("{}"),
-        std::string(R"({"triggers": "<", "structures": []})"),
-        std::string(R"({"triggers": [1], "structures": []})"),
-        std::string(R"({"triggers": ["<"], "structures": [{"begin": "<", "schema": {}}]})"),
-        std::string(R"({"triggers": ["<"], "structures": ["<"]})"),
-        std::string(R"({"format": {"triggers": ["<"], "tags": [{"begin": "<", "end": ""}]}})"),
-        deep}) {
+  for (const char* const text :
+       {"{", "[]", "{}", R"({"triggers": "<", "structures": []})",
+        R"({"triggers": [1], "structures": []})",
+        R"({"triggers": ["<"], "structures": [{"begin": "<", "schema": {}}]})",
+        R"({"triggers": ["<"], "structures": ["<"]})",
+        R"({"format": {"triggers": ["<"], "tags": [{"begin": "<", "end": ""}]}})", deep.c_str()}) {
     EXPECT_THAT(Read(text), StatusIs(absl::StatusCode::kInvalidArgument, ::testing::_))
-        << text.substr(0, 80);
+        << std::string(text).substr(0, 80);
   }
 }
 

@@ -28,11 +28,6 @@ class GenerateConstraintTest : public GenerateTest {
     Start(index);
     return *engine_.WaitForRequest(index).generate()->constraint;
   }
-  grpc::Status Refusal() {
-    context_ = std::make_unique<grpc::ClientContext>();
-    reader_ = stub_->Generate(context_.get(), request_);
-    return reader_->Finish();
-  }
 };
 
 TEST_F(GenerateConstraintTest, TheEngineGetsAMatcher) {
@@ -45,33 +40,28 @@ TEST_F(GenerateConstraintTest, TheEngineGetsAMatcher) {
 }
 
 TEST_F(GenerateConstraintTest, EndsAreEosAndSpecialStopTokens) {
-  request_.mutable_choices()->add_choices("yes");
-  request_.mutable_stopping()->add_stop_token_ids('e');
-  request_.mutable_stopping()->add_stop_token_ids(kBosId);
+  Merge(R"(choices { choices: "yes" } stopping { stop_token_ids: [101, 257] })", request_);
   EXPECT_THAT(Queued().end_ids, ::testing::ElementsAre(kEosId, kBosId));
 }
 
 TEST_F(GenerateConstraintTest, AResumedOutputIsWalkedThrough) {
-  request_.mutable_choices()->add_choices("yes");
-  request_.mutable_sampling()->set_seed(1);
-  request_.mutable_resume()->set_fingerprint("f00d");
-  request_.mutable_resume()->add_generated_token_ids('y');
+  Merge(R"(choices { choices: "yes" } sampling { seed: 1 }
+           resume { fingerprint: "f00d" generated_token_ids: 121 })",
+        request_);
   EXPECT_EQ(Next(Queued()), "e");
 }
 
 TEST_F(GenerateConstraintTest, AResumedOutputThatItForbidsIsRefused) {
-  request_.mutable_choices()->add_choices("yes");
-  request_.mutable_sampling()->set_seed(1);
-  request_.mutable_resume()->set_fingerprint("f00d");
-  request_.mutable_resume()->add_generated_token_ids('y');
-  request_.mutable_resume()->add_generated_token_ids('o');
-  grpc::Status status = Refusal();
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-  EXPECT_THAT(status.error_message(), HasSubstr("resume.generated_token_ids[1]"));
-  // An end where the text is not whole.
-  request_.mutable_resume()->set_generated_token_ids(1, kEosId);
-  status = Refusal();
-  EXPECT_THAT(status.error_message(), HasSubstr("resume.generated_token_ids[1]"));
+  Merge(R"(choices { choices: "yes" } sampling { seed: 1 }
+           resume { fingerprint: "f00d" generated_token_ids: [121, 0] })",
+        request_);
+  // Another letter, and an end where the text is not whole.
+  for (const uint32_t id : {uint32_t{'o'}, uint32_t{kEosId}}) {
+    request_.mutable_resume()->set_generated_token_ids(1, id);
+    const grpc::Status status = Refusal();
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+    EXPECT_THAT(status.error_message(), HasSubstr("resume.generated_token_ids[1]"));
+  }
   EXPECT_EQ(engine_.submitted(), 0);
 }
 
@@ -80,9 +70,7 @@ TEST_F(GenerateConstraintTest, WhatIsMalformedNamesTheField) {
   const grpc::Status status = Refusal();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(status.error_message(), StartsWith("regex: the pattern "));
-  const auto bad = DetailOf<google::rpc::BadRequest>(status);
-  ASSERT_EQ(bad.field_violations_size(), 1);
-  EXPECT_EQ(bad.field_violations(0).field(), "regex");
+  EXPECT_EQ(FieldIn(status), "regex");
 }
 
 TEST_F(GenerateConstraintTest, ACancelledCallGetsNoConstraint) {
@@ -101,27 +89,12 @@ TEST_F(GenerateConstraintTest, ACancelledCallGetsNoConstraint) {
   }
   begun.get_future().wait();
   request_.mutable_choices()->add_choices("yes");
-  context_ = std::make_unique<grpc::ClientContext>();
-  reader_ = stub_->Generate(context_.get(), request_);
+  Call();
   context_->TryCancel();
   EXPECT_EQ(reader_->Finish().error_code(), grpc::StatusCode::CANCELLED);
   end.set_value();
   constraints_.Stop();
   EXPECT_EQ(engine_.submitted(), 0);
-}
-
-TEST_F(GenerateConstraintTest, FinishReasonsAreTold) {
-  for (const auto& [reason, told] :
-       {std::pair(FinishReason::kConstraint, v1::FINISH_REASON_CONSTRAINT),
-        std::pair(FinishReason::kConstraintComplete, v1::FINISH_REASON_CONSTRAINT_COMPLETE)}) {
-    request_.mutable_choices()->add_choices("yes");
-    Start(static_cast<size_t>(engine_.submitted()));
-    PushStart();
-    PushText("ye");
-    PushEnd(EndedWith(reason));
-    EXPECT_TRUE(ReadToTheEnd().ok());
-    EXPECT_EQ(finished_.back().reason(), told);
-  }
 }
 
 }  // namespace

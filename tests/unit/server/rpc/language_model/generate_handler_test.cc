@@ -12,6 +12,7 @@ namespace tlm {
 namespace {
 
 using ::testing::ElementsAre;
+
 class GenerateHandlerTest : public GenerateTest {};
 
 TEST_F(GenerateHandlerTest, SendsTheEventsInOrder) {
@@ -20,17 +21,12 @@ TEST_F(GenerateHandlerTest, SendsTheEventsInOrder) {
   EXPECT_EQ(engine_.WaitForRequest().prompt, ByteIds("hello"));
   PushStart();
   PushText("a");
-  PushEnd(EndedWith(FinishReason::kLength));
-  EXPECT_TRUE(ReadToTheEnd().ok());
+  ReadToTheEndAfter();
   EXPECT_THAT(kinds_,
               ElementsAre(Event::kStarted, Event::kTokens, Event::kFinished, Event::kSummary));
   EXPECT_EQ(texts_[0], "a");
-  EXPECT_EQ(finished_.front().reason(), v1::FINISH_REASON_LENGTH);
-  EXPECT_EQ(finished_.front().matched_case(), v1::GenerateFinished::MATCHED_NOT_SET);
-  EXPECT_EQ(summary_.usage().prompt_tokens(), 5u);
-  EXPECT_EQ(summary_.usage().completion_tokens(), 1u);
-  EXPECT_EQ(summary_.timing().first_token().nanos(), 21'000'000);
-  EXPECT_EQ(summary_.timing().total().nanos(), 321'000'000);
+  EXPECT_THAT(summary_, HasFields(R"(usage { prompt_tokens: 5 completion_tokens: 1 }
+      timing { first_token { nanos: 21000000 } total { nanos: 321000000 } })"));
   EXPECT_FALSE(summary_.has_resources());
 }
 
@@ -39,36 +35,27 @@ TEST_F(GenerateHandlerTest, SummaryTellsTheCostWhenAsked) {
   Start();
   PushStart();
   PushText("ab");
-  PushEnd(EndedWith(FinishReason::kLength));
-  EXPECT_TRUE(ReadToTheEnd().ok());
-  // One layer, d_model 8, q 8, kv 4, d_ff 16, vocabulary 300; positions 0 .. 5, two heads' rows.
-  const uint64_t layer = 2 * (8 * 16 + 8 * 8 + 3 * 8 * 16);
-  const uint64_t attention = 2 * 2 * 8;
-  EXPECT_EQ(summary_.resources().flops(), 6 * layer + 21 * attention + 2 * (2 * 8 * 300));
+  ReadToTheEndAfter();
+  // Positions 0 .. 5, two rows of logits.
+  EXPECT_EQ(summary_.resources().flops(), 6 * kLayerFlops + 21 * kAttentionFlops + 2 * kHeadFlops);
   EXPECT_EQ(summary_.resources().kv_blocks_peak(), 2u);
   EXPECT_EQ(summary_.resources().weight_bytes_read(), 3 * kStepWeightBytes);
   EXPECT_FALSE(summary_.has_timing());
 }
 
 TEST_F(GenerateHandlerTest, StartedEchoesWhatIsInEffect) {
-  request_.set_request_id("mine");
-  request_.mutable_sampling()->set_top_p(0.5f);
+  Merge(R"(request_id: "mine" sampling { top_p: 0.5 })", request_);
   Start();
   PushStart();
-  const v1::GenerateStarted started = Read().started();
-  EXPECT_EQ(started.request_id(), "mine");
-  EXPECT_EQ(started.effective().top_p(), 0.5f);
-  EXPECT_EQ(started.effective().temperature(), 1.0f);
-  EXPECT_TRUE(started.effective().has_seed());
+  v1::GenerateStarted started = Read().started();
   EXPECT_EQ(started.effective().seed(), engine_.WaitForRequest().generate()->sampling.seed);
-  EXPECT_TRUE(started.effective().has_top_k());
-  EXPECT_TRUE(started.effective().has_repetition_penalty());
-  EXPECT_EQ(started.effective().num_sequences(), 1u);
-  EXPECT_EQ(started.prompt_token_count(), 5u);
-  EXPECT_EQ(started.fingerprint(), "f00d");
-  EXPECT_EQ(started.queue_time().nanos(), 5'000'000);
-  PushEnd(EndedWith(FinishReason::kLength));
-  EXPECT_TRUE(ReadToTheEnd().ok());
+  started.mutable_effective()->clear_seed();
+  EXPECT_THAT(started, IsProto(R"(
+      request_id: "mine" fingerprint: "f00d" prompt_token_count: 5 queue_time { nanos: 5000000 }
+      effective {
+        top_p: 0.5 temperature: 1 top_k: 0 min_p: 0 typical_p: 1 repetition_penalty: 1
+        presence_penalty: 0 frequency_penalty: 0 num_sequences: 1 })"));
+  ReadToTheEndAfter();
 }
 
 TEST_F(GenerateHandlerTest, SeedsAndIdsLeftToTheServerDiffer) {
@@ -88,8 +75,7 @@ TEST_F(GenerateHandlerTest, TokensGatherWhileTheReaderIsSlow) {
   // Not read: the write of `started` stays in flight.
   PushStart();
   for (int i = 0; i < 50; ++i) PushText("ab");
-  PushEnd(EndedWith(FinishReason::kLength));
-  EXPECT_TRUE(ReadToTheEnd().ok());
+  ReadToTheEndAfter();
   EXPECT_THAT(kinds_,
               ElementsAre(Event::kStarted, Event::kTokens, Event::kFinished, Event::kSummary));
   EXPECT_EQ(texts_[0].size(), 100u);
@@ -103,8 +89,7 @@ TEST_F(GenerateHandlerTest, AStopStringEndsTheOutputAndLetsGoOfTheSequence) {
   PushText("one ST");
   PushText("OP two");
   engine_.WaitUntilDetached(*stream_);
-  PushEnd(FailedWith(Cancelled("detached")));
-  EXPECT_TRUE(ReadToTheEnd().ok());
+  ReadToTheEndAfter(FailedWith(Cancelled("detached")));
   EXPECT_EQ(texts_[0], "one ");
   EXPECT_EQ(finished_.front().reason(), v1::FINISH_REASON_STOP);
   EXPECT_EQ(finished_.front().stop_string(), "STOP");
@@ -118,55 +103,46 @@ TEST_F(GenerateHandlerTest, AStopStringIsFoundThoughTheReaderIsSlow) {
   PushText("STOP");
   // Nothing was read yet, and still the engine need not go on.
   engine_.WaitUntilDetached(*stream_);
-  PushEnd(FailedWith(Cancelled("detached")));
-  EXPECT_TRUE(ReadToTheEnd().ok());
+  ReadToTheEndAfter(FailedWith(Cancelled("detached")));
   EXPECT_EQ(texts_[0], "");
 }
 
-TEST_F(GenerateHandlerTest, FinishedNamesTheMatchedEosToken) {
-  Start();
-  PushStart();
-  stream_->PushToken(Token('a'));
-  stream_->PushToken(Token(kEosId));
-  PushEnd(EndedWith(FinishReason::kEos, kEosId));
-  EXPECT_TRUE(ReadToTheEnd().ok());
-  EXPECT_EQ(texts_[0], "a");
-  EXPECT_EQ(finished_.front().reason(), v1::FINISH_REASON_EOS);
-  EXPECT_EQ(finished_.front().eos_token_id(), static_cast<uint32_t>(kEosId));
-  EXPECT_EQ(summary_.usage().completion_tokens(), 2u);
-}
-
-TEST_F(GenerateHandlerTest, FinishedNamesTheMatchedStopToken) {
+TEST_F(GenerateHandlerTest, TellsHowAnOutputEnded) {
   request_.mutable_stopping()->add_stop_token_ids('!');
-  Start();
-  PushStart();
-  stream_->PushToken(Token('!'));
-  PushEnd(EndedWith(FinishReason::kStopToken, '!'));
-  EXPECT_TRUE(ReadToTheEnd().ok());
-  EXPECT_EQ(finished_.front().reason(), v1::FINISH_REASON_STOP);
-  EXPECT_EQ(finished_.front().stop_token_id(), static_cast<uint32_t>('!'));
-}
-
-TEST_F(GenerateHandlerTest, CancelLetsGoOfTheSequenceAndOfTheId) {
-  request_.set_request_id("mine");
-  Start();
-  PushStart();
-  Read();
-  context_->TryCancel();
-  engine_.WaitUntilDetached(*stream_);
-  EXPECT_EQ(ReadToTheEnd().error_code(), grpc::StatusCode::CANCELLED);
-  EXPECT_TRUE(admission_.WaitUntilEmpty(absl::InfiniteDuration()));
-  // Results of a call that is over are ignored.
-  PushText("late");
-  PushEnd(FailedWith(Cancelled("detached")));
-  Start(1);
-}
-
-TEST_F(GenerateHandlerTest, CancelBeforeTheFirstStep) {
-  Start();
-  context_->TryCancel();
-  engine_.WaitUntilDetached(*stream_);
-  EXPECT_EQ(ReadToTheEnd().error_code(), grpc::StatusCode::CANCELLED);
+  const struct {
+    std::vector<int32_t> ids;
+    StreamEnd end;
+    const char* finished;
+    const char* text;
+  } kCases[] = {
+      {{'a'}, EndedWith(FinishReason::kLength), "reason: FINISH_REASON_LENGTH", "a"},
+      {{'a'}, EndedWith(FinishReason::kTimeLimit), "reason: FINISH_REASON_TIME_LIMIT", "a"},
+      {{'a'}, EndedWith(FinishReason::kConstraint), "reason: FINISH_REASON_CONSTRAINT", "a"},
+      {{'a'},
+       EndedWith(FinishReason::kConstraintComplete),
+       "reason: FINISH_REASON_CONSTRAINT_COMPLETE",
+       "a"},
+      {{'a', kEosId},
+       EndedWith(FinishReason::kEos, kEosId),
+       "reason: FINISH_REASON_EOS eos_token_id: 256",
+       "a"},
+      {{'a', '!'},
+       EndedWith(FinishReason::kStopToken, '!'),
+       "reason: FINISH_REASON_STOP stop_token_id: 33",
+       "a"},
+  };
+  for (const auto& [ids, end, finished, text] : kCases) {
+    SCOPED_TRACE(finished);
+    Start(static_cast<size_t>(engine_.submitted()));
+    PushStart();
+    for (const int32_t id : ids) Push(Token(id));
+    ReadToTheEndAfter(end);
+    EXPECT_EQ(texts_[0], text);
+    EXPECT_EQ(finished_.front().completion_tokens(), ids.size());
+    finished_.front().clear_completion_tokens();
+    EXPECT_THAT(finished_.front(), IsProto(finished));
+    EXPECT_EQ(summary_.usage().completion_tokens(), ids.size());
+  }
 }
 
 TEST_F(GenerateHandlerTest, AFaultAfterTheStartEndsWithItsStatusAndThePartialUsage) {
@@ -186,40 +162,13 @@ TEST_F(GenerateHandlerTest, AFaultAfterTheStartEndsWithItsStatusAndThePartialUsa
   EXPECT_EQ(usage.completion_tokens(), 3u);
 }
 
-TEST_F(GenerateHandlerTest, ARefusedRequestNeverStarts) {
-  engine_.set_submit_status(WithRetryAfter(
-      WithReason(ResourceExhausted("8 requests wait"), "QUEUE_FULL"), absl::Seconds(3)));
-  context_ = std::make_unique<grpc::ClientContext>();
-  reader_ = stub_->Generate(context_.get(), request_);
-  const grpc::Status status = ReadToTheEnd();
-  EXPECT_THAT(kinds_, ElementsAre());
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_EQ(ReasonIn(status), "QUEUE_FULL");
-  EXPECT_EQ(DetailOf<google::rpc::RetryInfo>(status).retry_delay().seconds(), 3);
-  EXPECT_TRUE(admission_.WaitUntilEmpty(absl::InfiniteDuration()));
-}
-
-TEST_F(GenerateHandlerTest, AnInvalidFieldIsNamed) {
-  request_.mutable_sampling()->set_top_p(0.0f);
-  context_ = std::make_unique<grpc::ClientContext>();
-  reader_ = stub_->Generate(context_.get(), request_);
-  const grpc::Status status = ReadToTheEnd();
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-  const auto bad_request = DetailOf<google::rpc::BadRequest>(status);
-  ASSERT_EQ(bad_request.field_violations_size(), 1);
-  EXPECT_EQ(bad_request.field_violations(0).field(), "sampling.top_p");
-  EXPECT_EQ(engine_.submitted(), 0);
-}
-
 TEST_F(GenerateHandlerTest, AnActiveIdIsRefusedAndUsableAfterwards) {
   request_.set_request_id("mine");
   Start(0);
   const auto first_reader = std::move(reader_);
   const auto first_context = std::move(context_);
   const auto first_stream = stream_;
-  context_ = std::make_unique<grpc::ClientContext>();
-  reader_ = stub_->Generate(context_.get(), request_);
-  EXPECT_EQ(ReadToTheEnd().error_code(), grpc::StatusCode::ALREADY_EXISTS);
+  EXPECT_EQ(Refusal().error_code(), grpc::StatusCode::ALREADY_EXISTS);
   first_stream->PushStart({});
   first_stream->PushEnd(EndedWith(FinishReason::kLength));
   FakeEngine::Deliver(*first_stream);
@@ -242,47 +191,6 @@ TEST_F(GenerateHandlerTest, TheCallsDeadlineReachesTheEngine) {
   const auto first_context = std::move(context_);
   Start(1);
   EXPECT_EQ(engine_.WaitForRequest(1).deadline, absl::InfiniteFuture());
-}
-
-TEST_F(GenerateHandlerTest, APassedDeadlineLetsGoOfTheSequence) {
-  context_ = std::make_unique<grpc::ClientContext>();
-  context_->set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(50));
-  reader_ = stub_->Generate(context_.get(), request_);
-  const grpc::Status status = ReadToTheEnd();
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
-  EXPECT_TRUE(admission_.WaitUntilEmpty(absl::InfiniteDuration()));
-}
-
-TEST_F(GenerateHandlerTest, ADrainingServerSaysSo) {
-  admission_.Drain();
-  context_ = std::make_unique<grpc::ClientContext>();
-  reader_ = stub_->Generate(context_.get(), request_);
-  const grpc::Status status = ReadToTheEnd();
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
-  EXPECT_EQ(ReasonIn(status), "DRAINING");
-}
-
-// Wake-ups, reads and cancellations race in every order; nothing may be used after its end.
-TEST_F(GenerateHandlerTest, SurvivesCancellationAtAnyMoment) {
-  for (size_t round = 0; round < 200; ++round) {
-    Start(round);
-    std::thread engine_side([&, stream = stream_] {
-      stream->PushStart({});
-      FakeEngine::Deliver(*stream);
-      for (int i = 0; i < 10; ++i) {
-        stream->PushToken(Token('a'));
-        FakeEngine::Deliver(*stream);
-      }
-      stream->PushEnd(EndedWith(FinishReason::kLength));
-      FakeEngine::Deliver(*stream);
-    });
-    v1::GenerateResponse event;
-    for (size_t i = 0; i < round % 5; ++i) reader_->Read(&event);
-    context_->TryCancel();
-    ReadToTheEnd();
-    engine_side.join();
-  }
-  EXPECT_TRUE(admission_.WaitUntilEmpty(absl::InfiniteDuration()));
 }
 
 class GenerateWithoutTokenizerTest : public RpcTest {
@@ -321,8 +229,7 @@ class LongPromptTest : public GenerateTest {
   }
   // Begins the call, which waits to be read.
   void StartWaiting(const BusyReaders& busy) {
-    context_ = std::make_unique<grpc::ClientContext>();
-    reader_ = stub_->Generate(context_.get(), request_);
+    Call();
     busy.WaitUntilOthersWait();
   }
 };
@@ -345,8 +252,7 @@ TEST_F(LongPromptTest, WaitsWhileAShortOneIsQueued) {
   streams_ = {stream_};
   PushStart();
   PushText("ab");
-  PushEnd(EndedWith(FinishReason::kLength));
-  EXPECT_TRUE(ReadToTheEnd().ok());
+  ReadToTheEndAfter();
   EXPECT_EQ(text_pools_.waiting_bytes(), 0);
 }
 
@@ -366,9 +272,7 @@ TEST_F(LongPromptTest, IsCancelledOrAbortedWhileItWaits) {
 TEST_F(LongPromptTest, IsRefusedAtOnceWhenTheEngineIsFull) {
   const BusyReaders busy(text_pools_, kBytes);
   engine_.set_open_status(absl::ResourceExhaustedError("full"));
-  context_ = std::make_unique<grpc::ClientContext>();
-  reader_ = stub_->Generate(context_.get(), request_);
-  EXPECT_EQ(ReadToTheEnd().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(Refusal().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
 }
 
 }  // namespace

@@ -17,6 +17,14 @@ using ::testing::UnorderedElementsAre;
 class GenerateOutputsTest : public GenerateTest {
  protected:
   GenerateOutputsTest() { request_.mutable_sampling()->set_num_sequences(3); }
+
+  void PushStarts() {
+    for (size_t i = 0; i < streams_.size(); ++i) PushStart(i);
+  }
+  void EndAll() {
+    for (size_t i = 0; i < streams_.size(); ++i) PushEnd(EndedWith(FinishReason::kLength), i);
+    EXPECT_TRUE(ReadToTheEnd().ok());
+  }
 };
 
 TEST_F(GenerateOutputsTest, EveryOutputHasItsTokenStreamAndItsEvents) {
@@ -24,12 +32,11 @@ TEST_F(GenerateOutputsTest, EveryOutputHasItsTokenStreamAndItsEvents) {
   Start();
   ASSERT_EQ(streams_.size(), 3u);
   EXPECT_EQ(engine_.WaitForRequest().generate()->output_index, 0u);
-  for (size_t i = 0; i < 3; ++i) PushStart(i);
+  PushStarts();
   PushText("a", 0);
   PushText("bb", 1);
   PushText("ccc", 2);
-  for (size_t i = 0; i < 3; ++i) PushEnd(EndedWith(FinishReason::kLength), i);
-  EXPECT_TRUE(ReadToTheEnd().ok());
+  EndAll();
   EXPECT_EQ(kinds_.front(), Event::kStarted);
   EXPECT_EQ(kinds_.back(), Event::kSummary);
   EXPECT_EQ(std::count(kinds_.begin(), kinds_.end(), Event::kStarted), 1);
@@ -50,15 +57,14 @@ TEST_F(GenerateOutputsTest, StartedWaitsForTheFirstOutput) {
   PushStart(0);
   EXPECT_EQ(Read().event_case(), Event::kStarted);
   EXPECT_EQ(Read().tokens().output_index(), 1u);
-  for (size_t i = 0; i < 3; ++i) PushEnd(EndedWith(FinishReason::kLength), i);
-  EXPECT_TRUE(ReadToTheEnd().ok());
+  EndAll();
 }
 
 TEST_F(GenerateOutputsTest, OutputsTakeTurns) {
   request_.mutable_output()->set_final_only(true);
   request_.mutable_output()->set_token_ids(true);
   Start();
-  for (size_t i = 0; i < 3; ++i) PushStart(i);
+  PushStarts();
   EXPECT_EQ(Read().event_case(), Event::kStarted);
   SampledToken token = Token('x');
   token.top.assign(20, ScoredToken{'x', -1.0f, 1});
@@ -81,7 +87,7 @@ TEST_F(GenerateOutputsTest, OutputsTakeTurns) {
 TEST_F(GenerateOutputsTest, AStopStringEndsItsOwnOutputOnly) {
   request_.mutable_stopping()->add_stop_strings("STOP");
   Start();
-  for (size_t i = 0; i < 3; ++i) PushStart(i);
+  PushStarts();
   PushText("one STOP", 1);
   engine_.WaitUntilDetached(*streams_[1]);
   EXPECT_FALSE(streams_[0]->detached());
@@ -90,15 +96,14 @@ TEST_F(GenerateOutputsTest, AStopStringEndsItsOwnOutputOnly) {
   PushText("two", 2);
   PushEnd(EndedWith(FinishReason::kLength), 0);
   EXPECT_FALSE(streams_[2]->detached());
-  PushEnd(EndedWith(FinishReason::kLength), 2);
-  EXPECT_TRUE(ReadToTheEnd().ok());
+  ReadToTheEndAfter(EndedWith(FinishReason::kLength), 2);
   EXPECT_THAT(texts_, ElementsAre("zero", "one ", "two"));
   EXPECT_EQ(summary_.usage().completion_tokens(), 15u);
 }
 
 TEST_F(GenerateOutputsTest, OneFailureEndsTheCallAndLetsGoOfTheRest) {
   Start();
-  for (size_t i = 0; i < 3; ++i) PushStart(i);
+  PushStarts();
   PushText("ab", 0);
   PushEnd(FailedWith(DataLoss("non-finite logits")), 2);
   engine_.WaitUntilDetached(*streams_[0]);
@@ -110,27 +115,6 @@ TEST_F(GenerateOutputsTest, OneFailureEndsTheCallAndLetsGoOfTheRest) {
   // The engine's later results are ignored.
   PushEnd(FailedWith(Cancelled("detached")), 0);
   PushEnd(FailedWith(Cancelled("detached")), 1);
-}
-
-TEST_F(GenerateOutputsTest, CancelLetsGoOfAllOutputs) {
-  Start();
-  PushStart();
-  context_->TryCancel();
-  for (const auto& stream : streams_) engine_.WaitUntilDetached(*stream);
-  EXPECT_EQ(ReadToTheEnd().error_code(), grpc::StatusCode::CANCELLED);
-}
-
-TEST_F(GenerateOutputsTest, FinalOnlySendsOneTokensEventAnOutput) {
-  request_.mutable_output()->set_final_only(true);
-  Start();
-  for (size_t i = 0; i < 3; ++i) PushStart(i);
-  for (int round = 0; round < 4; ++round) {
-    for (size_t i = 0; i < 3; ++i) PushText("x", i);
-  }
-  for (size_t i = 0; i < 3; ++i) PushEnd(EndedWith(FinishReason::kLength), i);
-  EXPECT_TRUE(ReadToTheEnd().ok());
-  EXPECT_EQ(std::count(kinds_.begin(), kinds_.end(), Event::kTokens), 3);
-  EXPECT_THAT(texts_, ElementsAre("xxxx", "xxxx", "xxxx"));
 }
 
 TEST_F(GenerateOutputsTest, ThePromptIsCountedOnce) {
@@ -146,14 +130,10 @@ TEST_F(GenerateOutputsTest, ThePromptIsCountedOnce) {
   second.steps = 3;  // three decodes, the first beside that of the other output
   second.kv_blocks_peak = 1;
   PushEnd(first, 0);
-  PushEnd(second, 1);
-  EXPECT_TRUE(ReadToTheEnd().ok());
-  const uint64_t layer = 2 * (8 * 16 + 8 * 8 + 3 * 8 * 16);
-  const uint64_t attention = 2 * 2 * 8;
-  const uint64_t head = 2 * 8 * 300;
+  ReadToTheEndAfter(second, 1);
   // Positions 0 .. 4, then 5 alone and 5 .. 7; one shared row and 1 + 3 others.
   EXPECT_EQ(summary_.resources().flops(),
-            (5 + 1 + 3) * layer + (15 + 6 + 6 + 7 + 8) * attention + 5 * head);
+            (5 + 1 + 3) * kLayerFlops + (15 + 6 + 6 + 7 + 8) * kAttentionFlops + 5 * kHeadFlops);
   EXPECT_EQ(summary_.resources().kv_blocks_peak(), 3u);
   EXPECT_EQ(summary_.resources().weight_bytes_read(), 4 * kStepWeightBytes);
 }
@@ -171,10 +151,8 @@ TEST_F(GenerateOutputsTest, GuessesAreSummedOverTheOutputs) {
     PushEnd(end, i);
   }
   EXPECT_TRUE(ReadToTheEnd().ok());
-  ASSERT_TRUE(summary_.has_speculation());
-  EXPECT_EQ(summary_.speculation().drafted_tokens(), 10u);
-  EXPECT_EQ(summary_.speculation().accepted_tokens(), 4u);
-  EXPECT_EQ(summary_.speculation().steps_saved(), 2u);
+  EXPECT_THAT(summary_.speculation(),
+              IsProto("drafted_tokens: 10 accepted_tokens: 4 steps_saved: 2"));
   EXPECT_EQ(summary_.resources().weight_bytes_read(), 3 * kStepWeightBytes);
 }
 
@@ -184,18 +162,14 @@ TEST_F(GenerateOutputsTest, WithoutGuessesNoneAreTold) {
   Start();
   EXPECT_EQ(engine_.WaitForRequest().generate()->max_draft_tokens, 0);
   PushStart();
-  PushEnd(EndedWith(FinishReason::kLength));
-  EXPECT_TRUE(ReadToTheEnd().ok());
+  EndAll();
   EXPECT_FALSE(summary_.has_speculation());
-}
-
-TEST_F(GenerateOutputsTest, AServerThatDoesNotGuessTellsNone) {
+  // Nor by a server that does not guess.
+  request_.clear_speculation();
   model_.limits.engine.speculation = Speculation::kOff;
-  request_.mutable_sampling()->set_num_sequences(1);
-  Start();
+  Start(1);
   PushStart();
-  PushEnd(EndedWith(FinishReason::kLength));
-  EXPECT_TRUE(ReadToTheEnd().ok());
+  EndAll();
   EXPECT_FALSE(summary_.has_speculation());
 }
 
@@ -208,39 +182,10 @@ TEST_F(GenerateOutputsTest, TokensWithoutADrawCostNoHead) {
   StreamEnd end = EndedWith(FinishReason::kLength);
   end.forced_tokens = 3;      // "b", and "ef", behind
   end.uncomputed_tokens = 2;  // "d", of which "ef" ended the output
-  PushEnd(end);
-  EXPECT_TRUE(ReadToTheEnd().ok());
-  const uint64_t layer = 2 * (8 * 16 + 8 * 8 + 3 * 8 * 16);
-  const uint64_t attention = 2 * 2 * 8;
-  const uint64_t head = 2 * 8 * 300;
+  ReadToTheEndAfter(end);
   // Positions 0 .. 4, then 5 .. 7; rows for "a", "c" and "d".
   EXPECT_EQ(summary_.resources().flops(),
-            (5 + 3) * layer + (15 + 6 + 7 + 8) * attention + 3 * head);
-}
-
-TEST_F(GenerateOutputsTest, SurvivesCancellationAtAnyMoment) {
-  for (size_t round = 0; round < 60; ++round) {
-    Start(round);
-    std::thread engine_side([streams = streams_] {
-      for (const auto& stream : streams) stream->PushStart({});
-      for (int i = 0; i < 5; ++i) {
-        for (const auto& stream : streams) {
-          stream->PushToken(Token('a'));
-          FakeEngine::Deliver(*stream);
-        }
-      }
-      for (const auto& stream : streams) {
-        stream->PushEnd(EndedWith(FinishReason::kLength));
-        FakeEngine::Deliver(*stream);
-      }
-    });
-    v1::GenerateResponse event;
-    for (size_t i = 0; i < round % 7; ++i) reader_->Read(&event);
-    context_->TryCancel();
-    ReadToTheEnd();
-    engine_side.join();
-  }
-  EXPECT_TRUE(admission_.WaitUntilEmpty(absl::InfiniteDuration()));
+            (5 + 3) * kLayerFlops + (15 + 6 + 7 + 8) * kAttentionFlops + 3 * kHeadFlops);
 }
 
 class PromptLogprobsTest : public GenerateTest {
@@ -286,14 +231,9 @@ TEST_F(PromptLogprobsTest, TheFirstTokenHasNone) {
   }
   EXPECT_TRUE(reader_->Finish().ok());
   ASSERT_EQ(infos.size(), 3u);
-  EXPECT_EQ(infos[0].id(), static_cast<uint32_t>('a'));
-  EXPECT_EQ(infos[0].bytes(), "a");
-  EXPECT_FALSE(infos[0].has_logprob());
-  EXPECT_FALSE(infos[0].has_rank());
-  EXPECT_TRUE(infos[0].top().empty());
-  EXPECT_EQ(infos[2].logprob(), -3.0f);
-  EXPECT_EQ(infos[2].rank(), 2u);
-  EXPECT_EQ(infos[2].top(0).id(), static_cast<uint32_t>('z'));
+  EXPECT_THAT(infos[0], IsProto(R"(id: 97 bytes: "a")"));
+  EXPECT_THAT(infos[2], IsProto(R"(
+      id: 99 bytes: "c" logprob: -3 rank: 2 top { id: 122 logprob: -0.25 rank: 1 })"));
   ASSERT_EQ(events.size(), 3u);
   EXPECT_EQ(events[0].tokens().text(), "x");
 }
@@ -312,8 +252,7 @@ TEST_F(PromptLogprobsTest, NoTokensGoBeforeTheWholePrompt) {
   EXPECT_EQ(ReadPrompt().offset(), 1u);
   EXPECT_EQ(Read().tokens().text(), "y");
   PushEnd(EndedWith(FinishReason::kLength), 0);
-  PushEnd(EndedWith(FinishReason::kLength), 1);
-  EXPECT_TRUE(ReadToTheEnd().ok());
+  ReadToTheEndAfter(EndedWith(FinishReason::kLength), 1);
 }
 
 TEST_F(PromptLogprobsTest, APromptOfOneTokenHasOneEvent) {
@@ -321,8 +260,7 @@ TEST_F(PromptLogprobsTest, APromptOfOneTokenHasOneEvent) {
   Start();
   PushStart();
   PushText("x");
-  PushEnd(EndedWith(FinishReason::kLength));
-  EXPECT_TRUE(ReadToTheEnd().ok());
+  ReadToTheEndAfter();
   EXPECT_THAT(kinds_, ElementsAre(Event::kStarted, Event::kPrompt, Event::kTokens, Event::kFinished,
                                   Event::kSummary));
 }
@@ -332,8 +270,7 @@ TEST_F(PromptLogprobsTest, ATimeLimitWithinThePromptEndsItsEventsToo) {
   Start();
   PushStart();
   PushScored(1, 'b');
-  PushEnd(EndedWith(FinishReason::kTimeLimit));
-  EXPECT_TRUE(ReadToTheEnd().ok());
+  ReadToTheEndAfter(EndedWith(FinishReason::kTimeLimit));
   EXPECT_EQ(kinds_.front(), Event::kStarted);
   EXPECT_EQ(kinds_[1], Event::kPrompt);
   EXPECT_EQ(kinds_[kinds_.size() - 2], Event::kFinished);

@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "model/base/errors.h"
 #include "tests/unit/server/rpc/generate_fixture.h"
 
 namespace tlm {
@@ -13,19 +12,13 @@ using ::testing::ElementsAre;
 class GenerateResumeTest : public GenerateTest {
  protected:
   GenerateResumeTest() {
-    request_.mutable_sampling()->set_seed(3);
-    request_.mutable_resume()->set_fingerprint("f00d");
-    request_.mutable_output()->set_token_ids(true);
+    Merge(R"(sampling { seed: 3 } resume { fingerprint: "f00d" } output { token_ids: true })",
+          request_);
   }
   void Received(std::string_view text) {
     for (const int32_t id : ByteIds(text)) {
       request_.mutable_resume()->add_generated_token_ids(static_cast<uint32_t>(id));
     }
-  }
-  grpc::Status Refusal() {
-    context_ = std::make_unique<grpc::ClientContext>();
-    reader_ = stub_->Generate(context_.get(), request_);
-    return ReadToTheEnd();
   }
 };
 
@@ -40,8 +33,7 @@ TEST_F(GenerateResumeTest, ContinuesBehindTheTokensReceived) {
   EXPECT_EQ(event.position(), 7u);
   EXPECT_EQ(event.text(), "c");
   ASSERT_EQ(event.tokens_size(), 1);
-  PushEnd(EndedWith(FinishReason::kLength));
-  EXPECT_TRUE(ReadToTheEnd().ok());
+  ReadToTheEndAfter();
   EXPECT_EQ(summary_.usage().completion_tokens(), 3u);
 }
 
@@ -51,13 +43,10 @@ TEST_F(GenerateResumeTest, WhatWasReceivedIsNotComputedForTokensButAsAPrompt) {
   Start();
   streams_[0]->PushStart({.queue_time = absl::ZeroDuration(), .cached_prompt_tokens = 4});
   PushText("de");
-  PushEnd(EndedWith(FinishReason::kLength));
-  EXPECT_TRUE(ReadToTheEnd().ok());
-  const uint64_t layer = 2 * (8 * 16 + 8 * 8 + 3 * 8 * 16);
-  const uint64_t attention = 2 * 2 * 8;
+  ReadToTheEndAfter();
   // Positions 4 .. 8 of prompt and output; the tokens drawn from 7 and 8.
   EXPECT_EQ(summary_.resources().flops(),
-            5 * layer + (5 + 6 + 7 + 8 + 9) * attention + 2 * (2 * 8 * 300));
+            5 * kLayerFlops + (5 + 6 + 7 + 8 + 9) * kAttentionFlops + 2 * kHeadFlops);
   EXPECT_EQ(summary_.usage().cached_prompt_tokens(), 4u);
 }
 
@@ -68,8 +57,7 @@ TEST_F(GenerateResumeTest, AStreamThatLackedOnlyItsEnd) {
   request_.mutable_output()->set_resource_usage(true);
   Start();
   // Nothing is left to compute.
-  PushEnd(EndedWith(FinishReason::kLength));
-  EXPECT_TRUE(ReadToTheEnd().ok());
+  ReadToTheEndAfter();
   EXPECT_THAT(kinds_, ElementsAre(Event::kStarted, Event::kFinished, Event::kSummary));
   EXPECT_EQ(finished_.front().reason(), v1::FINISH_REASON_LENGTH);
   EXPECT_EQ(summary_.usage().completion_tokens(), 3u);
@@ -83,8 +71,7 @@ TEST_F(GenerateResumeTest, AStopStringAmongTheTokensReceivedEndsItWithoutTheEngi
   request_.mutable_stopping()->set_include_stop_in_output(true);
   Start();
   EXPECT_TRUE(stream_->detached());
-  PushEnd(FailedWith(Cancelled("detached")));
-  EXPECT_TRUE(ReadToTheEnd().ok());
+  ReadToTheEndAfter(FailedWith(Cancelled("detached")));
   EXPECT_THAT(kinds_, ElementsAre(Event::kStarted, Event::kFinished, Event::kSummary));
   EXPECT_EQ(finished_.front().stop_string(), "STOP");
   EXPECT_EQ(summary_.usage().completion_tokens(), 6u);
@@ -96,8 +83,7 @@ TEST_F(GenerateResumeTest, AStopStringMayBeginInTheTokensReceived) {
   Start();
   PushStart();
   PushText("ce");
-  PushEnd(EndedWith(FinishReason::kLength));
-  EXPECT_TRUE(ReadToTheEnd().ok());
+  ReadToTheEndAfter();
   // The first server had held "b" back and not sent its token; the second one sends it.
   EXPECT_EQ(texts_[0], "bce");
 }
@@ -107,17 +93,9 @@ TEST_F(GenerateResumeTest, IdsBehindAStopStringNameTheField) {
   request_.mutable_stopping()->add_stop_strings("STOP");
   const grpc::Status status = Refusal();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-  EXPECT_EQ(DetailOf<google::rpc::BadRequest>(status).field_violations(0).field(),
-            "resume.generated_token_ids");
+  EXPECT_EQ(FieldIn(status), "resume.generated_token_ids");
   EXPECT_EQ(engine_.submitted(), 0);
   EXPECT_TRUE(admission_.WaitUntilEmpty(absl::InfiniteDuration()));
-}
-
-TEST_F(GenerateResumeTest, AStaleFingerprintHasAReason) {
-  request_.mutable_resume()->set_fingerprint("beef");
-  const grpc::Status status = Refusal();
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
-  EXPECT_EQ(ReasonIn(status), "STALE_FINGERPRINT");
 }
 
 }  // namespace

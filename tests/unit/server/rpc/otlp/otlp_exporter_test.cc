@@ -10,6 +10,7 @@
 #include "google/rpc/status.pb.h"
 #include "model/base/errors.h"
 #include "server/observe/log.h"
+#include "tests/support/proto.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 
@@ -195,10 +196,8 @@ TEST_F(OtlpExporterTest, SkipsCallsThatAreNotSampledOrHaveNoCredentials) {
 
 TEST_F(OtlpExporterTest, RetriesWhatMayBeRetried) {
   Collector collector;
-  google::rpc::Status details;
-  google::rpc::RetryInfo retry;
-  retry.mutable_retry_delay()->set_nanos(1'000'000);
-  details.add_details()->PackFrom(retry);
+  const auto details = Proto<google::rpc::Status>(R"(
+      details { [type.googleapis.com/google.rpc.RetryInfo] { retry_delay { nanos: 1000000 } } })");
   collector.Answer({grpc::StatusCode::UNAVAILABLE, "busy"});
   collector.Answer({grpc::StatusCode::RESOURCE_EXHAUSTED, "busy", details.SerializeAsString()});
   collector.Answer({grpc::StatusCode::DATA_LOSS, "busy"});
@@ -297,17 +296,15 @@ TEST_F(OtlpExporterTest, StopsInSpiteOfASlowCollector) {
 }
 
 TEST_F(OtlpExporterTest, SamplesByTheTraceId) {
-  TraceContext low;
-  low.trace_id = "ffffffffffffffffff3fffffffffffff";
-  TraceContext high;
-  high.trace_id = "000000000000000000c0000000000000";
-  EXPECT_TRUE(Start("127.0.0.1:1")->Samples(high));
-  const auto half = Start("127.0.0.1:1", 0.5);
-  EXPECT_TRUE(half->Samples(low));
-  EXPECT_FALSE(half->Samples(high));
-  TraceContext lowest;
-  lowest.trace_id = std::string(31, '0') + "1";
-  EXPECT_FALSE(Start("127.0.0.1:1", 0)->Samples(lowest));
+  const auto samples = [this](double ratio, const std::string& trace_id) {
+    TraceContext trace;
+    trace.trace_id = trace_id;
+    return Start("127.0.0.1:1", ratio)->Samples(trace);
+  };
+  EXPECT_TRUE(samples(1, "000000000000000000c0000000000000"));
+  EXPECT_TRUE(samples(0.5, "ffffffffffffffffff3fffffffffffff"));
+  EXPECT_FALSE(samples(0.5, "000000000000000000c0000000000000"));
+  EXPECT_FALSE(samples(0, std::string(31, '0') + "1"));
 }
 
 TEST_F(OtlpExporterTest, ChecksTheAuthorities) {

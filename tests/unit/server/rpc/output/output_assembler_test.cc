@@ -7,6 +7,7 @@
 #include <set>
 
 #include "server/serving/request_limits.h"
+#include "tests/support/proto.h"
 #include "tests/unit/server/rpc/test_model.h"
 
 namespace tlm {
@@ -265,31 +266,21 @@ TEST_F(OutputAssemblerTest, FinalOnlySendsOneEventAtTheEnd) {
   EXPECT_THAT(received_.positions, ElementsAre(kPrompt));
 }
 
-TEST_F(OutputAssemblerTest, FillsScoresAndAlternatives) {
+TEST_F(OutputAssemblerTest, FillsScoresAndAlternativesWhereThereAreSome) {
   Make();
   SampledToken token = Token('a');
   token.score = ScoredToken{'a', -0.5f, 2};
   token.top = {{'b', -0.25f, 1}, {'a', -0.5f, 2}};
   assembler_->Append(std::move(token));
+  assembler_->Append(Token('c'));
   v1::GenerateTokens event;
   ASSERT_TRUE(assembler_->NextEvent(event));
-  ASSERT_EQ(event.tokens_size(), 1);
-  const v1::TokenInfo& info = event.tokens(0);
-  EXPECT_EQ(info.bytes(), "a");
-  EXPECT_EQ(info.logprob(), -0.5f);
-  EXPECT_EQ(info.rank(), 2u);
-  ASSERT_EQ(info.top_size(), 2);
-  EXPECT_EQ(info.top(0).id(), static_cast<uint32_t>('b'));
-  EXPECT_EQ(info.top(1).rank(), 2u);
-}
-
-TEST_F(OutputAssemblerTest, WithoutScoresTheLogprobIsUnset) {
-  Make();
-  AppendText("a");
-  v1::GenerateTokens event;
-  ASSERT_TRUE(assembler_->NextEvent(event));
-  EXPECT_FALSE(event.tokens(0).has_logprob());
-  EXPECT_FALSE(event.tokens(0).has_rank());
+  EXPECT_THAT(event, IsProto(R"(
+      position: 10 text: "ac"
+      tokens {
+        id: 97 bytes: "a" logprob: -0.5 rank: 2 top { id: 98 logprob: -0.25 rank: 1 }
+        top { id: 97 logprob: -0.5 rank: 2 } }
+      tokens { id: 99 bytes: "c" })"));
 }
 
 TEST_F(OutputAssemblerTest, LargeOutputsAreCutIntoEvents) {

@@ -33,41 +33,34 @@ RowFormat Format(v1::RowValues values, int64_t width) {
   return format;
 }
 
+// The values of these rows.
+std::vector<float> Encoded(const RowFormat& format, const std::vector<std::vector<float>>& rows) {
+  RowEncoder encoder(format);
+  v1::ForwardRows message;
+  for (const std::vector<float>& row : rows) EXPECT_THAT(encoder.Append(row, message), IsOk());
+  EXPECT_EQ(message.row_count(), rows.size());
+  return DataOf<float>(message);
+}
+
 TEST(RowEncoderTest, LogitsGoOutAsTheyAre) {
-  RowEncoder encoder(Format(v1::ROW_VALUES_LOGITS, 3));
-  v1::ForwardRows rows;
-  ASSERT_THAT(encoder.Append(std::vector<float>{1.5f, -0.0f, -kInfinity}, rows), IsOk());
-  ASSERT_THAT(encoder.Append(std::vector<float>{4.0f, 5.0f, 6.0f}, rows), IsOk());
-  EXPECT_EQ(rows.row_count(), 2u);
-  EXPECT_THAT(DataOf<float>(rows), ElementsAre(1.5f, -0.0f, -kInfinity, 4.0f, 5.0f, 6.0f));
+  EXPECT_THAT(
+      Encoded(Format(v1::ROW_VALUES_LOGITS, 3), {{1.5f, -0.0f, -kInfinity}, {4.0f, 5.0f, 6.0f}}),
+      ElementsAre(1.5f, -0.0f, -kInfinity, 4.0f, 5.0f, 6.0f));
 }
 
 TEST(RowEncoderTest, LogProbabilitiesAreLogSoftmax) {
-  RowEncoder encoder(Format(v1::ROW_VALUES_LOG_PROBABILITIES, 3));
-  v1::ForwardRows rows;
-  // Shifted far off: nothing may overflow.
-  ASSERT_THAT(encoder.Append(std::vector<float>{1001.0f, 1002.0f, 1003.0f}, rows), IsOk());
   const double log_sum = std::log(std::exp(-2.0) + std::exp(-1.0) + 1.0);
-  EXPECT_THAT(DataOf<float>(rows),
+  // Shifted far off: nothing may overflow.
+  EXPECT_THAT(Encoded(Format(v1::ROW_VALUES_LOG_PROBABILITIES, 3), {{1001.0f, 1002.0f, 1003.0f}}),
               ElementsAre(static_cast<float>(-2.0 - log_sum), static_cast<float>(-1.0 - log_sum),
                           static_cast<float>(-log_sum)));
 }
 
-TEST(RowEncoderTest, ProbabilitiesSumToOneAndKeepZeros) {
-  RowEncoder encoder(Format(v1::ROW_VALUES_PROBABILITIES, 3));
-  v1::ForwardRows rows;
-  ASSERT_THAT(encoder.Append(std::vector<float>{0.0f, 0.0f, -kInfinity}, rows), IsOk());
-  EXPECT_THAT(DataOf<float>(rows), ElementsAre(0.5f, 0.5f, 0.0f));
-}
-
-TEST(RowEncoderTest, ASliceIsNormalisedOverTheWholeVocabulary) {
-  RowFormat format = Format(v1::ROW_VALUES_PROBABILITIES, 4);
+TEST(RowEncoderTest, ProbabilitiesSumToOneOverTheWholeVocabularyAndKeepZeros) {
+  RowFormat format = Format(v1::ROW_VALUES_PROBABILITIES, 3);
+  EXPECT_THAT(Encoded(format, {{0.0f, 0.0f, -kInfinity}}), ElementsAre(0.5f, 0.5f, 0.0f));
   format.vocab_begin = 1;
-  format.vocab_end = 3;
-  RowEncoder encoder(format);
-  v1::ForwardRows rows;
-  ASSERT_THAT(encoder.Append(std::vector<float>(4, 2.0f), rows), IsOk());
-  EXPECT_THAT(DataOf<float>(rows), ElementsAre(0.25f, 0.25f));
+  EXPECT_THAT(Encoded(format, {std::vector<float>(4, 2.0f)}), ElementsAre(0.25f, 0.25f));
 }
 
 TEST(RowEncoderTest, SixteenBitFormatsRoundToNearest) {

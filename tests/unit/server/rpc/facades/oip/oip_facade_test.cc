@@ -3,16 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
 #include <memory>
-#include <thread>
+#include <utility>
 
 #include "model/base/errors.h"
-#include "tests/unit/server/rpc/rpc_fixture.h"
+#include "tests/unit/server/rpc/generate_fixture.h"
 
 namespace tlm {
 namespace {
-
-using ::testing::ElementsAre;
 
 // The service beside the fixture's own, with the same engine.
 class OipFacadeTest : public RpcTest {
@@ -23,14 +22,11 @@ class OipFacadeTest : public RpcTest {
     oip_server_ = builder.BuildAndStart();
     oip_stub_ = inference::GRPCInferenceService::NewStub(
         oip_server_->InProcessChannel(grpc::ChannelArguments()));
-    auto& text = *request_.add_inputs();
-    text.set_name("text_input");
-    text.set_datatype("BYTES");
-    text.add_shape(1);
-    text.mutable_contents()->add_bytes_contents("ab");
+    Merge(R"(inputs { name: "text_input" datatype: "BYTES" shape: 1
+                      contents { bytes_contents: "ab" } })",
+          request_);
   }
   ~OipFacadeTest() override {
-    if (client_.joinable()) client_.join();
     oip_server_->Shutdown(std::chrono::system_clock::now());
     oip_server_->Wait();
   }
@@ -47,13 +43,19 @@ class OipFacadeTest : public RpcTest {
   }
   grpc::Status Infer() { return oip_stub_->ModelInfer(&context_, request_, &response_); }
   // Starts the call and waits until it is queued.
-  Request& Start() {
-    client_ = std::thread([this] { status_ = Infer(); });
-    return engine_.WaitForRequest(0);
+  void Start() {
+    Open();
+    status_ = std::async(std::launch::async, [this] { return Infer(); });
+    stream_ = engine_.WaitForRequest(0).stream;
   }
-  grpc::Status Finish() {
-    client_.join();
-    return status_;
+  void Push(int32_t id) {
+    stream_->PushToken(Token(id));
+    FakeEngine::Deliver(*stream_);
+  }
+  grpc::Status FinishAfter(StreamEnd end = EndedWith(FinishReason::kLength)) {
+    stream_->PushEnd(std::move(end));
+    FakeEngine::Deliver(*stream_);
+    return status_.get();
   }
 
   RpcGate oip_gate_;
@@ -63,8 +65,8 @@ class OipFacadeTest : public RpcTest {
   grpc::ClientContext context_;
   inference::ModelInferRequest request_;
   inference::ModelInferResponse response_;
-  std::thread client_;
-  grpc::Status status_;
+  std::future<grpc::Status> status_;
+  std::shared_ptr<TokenStream> stream_;
 };
 
 TEST_F(OipFacadeTest, IsAliveAndNotReadyWhileTheModelLoads) {
@@ -88,61 +90,41 @@ TEST_F(OipFacadeTest, IsReadyWhileItServes) {
 }
 
 TEST_F(OipFacadeTest, AnswersWithTheWholeOutput) {
-  Open();
-  (*request_.mutable_parameters())["max_tokens"].set_int64_param(2);
-  request_.set_id("mine");
-  const std::shared_ptr<TokenStream> stream = Start().stream;
-  stream->PushStart({});
-  for (const char c : {'x', 'y'}) {
-    SampledToken token;
-    token.id = c;
-    stream->PushToken(std::move(token));
-    FakeEngine::Deliver(*stream);
-  }
-  StreamEnd end;
-  end.reason = FinishReason::kLength;
-  stream->PushEnd(end);
-  FakeEngine::Deliver(*stream);
-  ASSERT_TRUE(Finish().ok()) << status_.error_message();
-  EXPECT_EQ(response_.id(), "mine");
-  ASSERT_EQ(response_.outputs_size(), 3);
-  EXPECT_THAT(response_.outputs(0).contents().bytes_contents(), ElementsAre("xy"));
-  EXPECT_THAT(response_.outputs(1).contents().int_contents(), ElementsAre('x', 'y'));
-  EXPECT_THAT(response_.outputs(2).contents().bytes_contents(), ElementsAre("length"));
+  Merge("id: 'mine' parameters { key: 'max_tokens' value { int64_param: 2 } }", request_);
+  Start();
+  stream_->PushStart({});
+  Push('x');
+  Push('y');
+  ASSERT_TRUE(FinishAfter().ok());
+  EXPECT_THAT(response_, HasFields(R"(id: "mine"
+      outputs { name: "text_output" datatype: "BYTES" shape: 1 contents { bytes_contents: "xy" } }
+      outputs { name: "output_ids" datatype: "INT32" shape: 2
+                contents { int_contents: [120, 121] } }
+      outputs { name: "finish_reason" datatype: "BYTES" shape: 1
+                contents { bytes_contents: "length" } })"));
 }
 
 TEST_F(OipFacadeTest, RefusesAnAnswerThatNoMessageHolds) {
   model_.limits.max_response_bytes = 20;
-  Open();
-  const std::shared_ptr<TokenStream> stream = Start().stream;
-  stream->PushStart({});
-  SampledToken token;
-  token.id = 'x';
-  stream->PushToken(std::move(token));
-  StreamEnd end;
-  end.reason = FinishReason::kLength;
-  stream->PushEnd(end);
-  FakeEngine::Deliver(*stream);
-  EXPECT_EQ(Finish().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_EQ(ReasonIn(status_), "MESSAGE_TOO_LARGE");
+  Start();
+  stream_->PushStart({});
+  Push('x');
+  const grpc::Status status = FinishAfter();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(ReasonIn(status), "MESSAGE_TOO_LARGE");
 }
 
 TEST_F(OipFacadeTest, FailsAsTheEngineSays) {
-  Open();
-  const std::shared_ptr<TokenStream> stream = Start().stream;
-  StreamEnd end;
-  end.status = DataLoss("the logits at position 1 are not finite");
-  stream->PushEnd(end);
-  FakeEngine::Deliver(*stream);
-  EXPECT_EQ(Finish().error_code(), grpc::StatusCode::DATA_LOSS);
+  Start();
+  EXPECT_EQ(FinishAfter(FailedWith(DataLoss("the logits are not finite"))).error_code(),
+            grpc::StatusCode::DATA_LOSS);
 }
 
 TEST_F(OipFacadeTest, LetsGoWhenTheClientCancels) {
-  Open();
-  const std::shared_ptr<TokenStream> stream = Start().stream;
+  Start();
   context_.TryCancel();
-  EXPECT_EQ(Finish().error_code(), grpc::StatusCode::CANCELLED);
-  while (!stream->detached()) std::this_thread::yield();
+  EXPECT_EQ(status_.get().error_code(), grpc::StatusCode::CANCELLED);
+  engine_.WaitUntilDetached(*stream_);
 }
 
 }  // namespace
