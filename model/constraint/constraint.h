@@ -1,5 +1,11 @@
-// The interface of this folder: `Constraint::Compile` turns a specification into a constraint, and
-// a `ConstraintMatcher` follows one output and returns the tokens that may come next.
+// The interface of this folder. A constraint, such as a JSON Schema, is compiled once. A matcher
+// then follows one output token by token and returns the tokens that may come next:
+//
+//   TLM_ASSIGN_OR_RETURN(auto constraint, Constraint::Compile(spec, tokens, limits, nullptr));
+//   ConstraintMatcher matcher(constraint, PositionAfter(tokenizer, prompt));
+//   for (auto allowed = matcher.Next(); !allowed.no_token; allowed = matcher.Next()) {
+//     matcher.Accept(token);  // one of allowed.tokens
+//   }
 #ifndef TLM_MODEL_CONSTRAINT_CONSTRAINT_H_
 #define TLM_MODEL_CONSTRAINT_CONSTRAINT_H_
 
