@@ -26,12 +26,13 @@ constexpr std::string_view kFunctionEnd = "</function>";
 constexpr std::string_view kNameEnd = ">";
 constexpr std::string_view kValueEnd = "\n</parameter>";
 
-// Another byte of the literal; `matched` are there.
+// Whether `byte` is the next byte of the literal, of which `matched` bytes have been read.
 bool Match(std::string_view literal, char byte, uint8_t& matched) {
   return byte == literal[matched++];
 }
 
-// What a property's schema refers to among the definitions of the document, or itself.
+// The schema in the document's definitions that `schema` refers to; `schema` itself if it refers to
+// none.
 const JsonValue& Referred(const JsonValue& document, const JsonValue& schema) {
   constexpr int kMaxReferences = 8;
   const JsonValue* at = &schema;
@@ -60,7 +61,7 @@ bool IsTextSchema(const JsonValue& schema) {
          std::ranges::all_of(values->items, &JsonValue::is_string);
 }
 
-// A name with ">" could not be read back.
+// Refuses names with ">", because XmlArgumentsReader could not read them.
 absl::Status CheckNames(std::string_view schema) {
   TLM_ASSIGN_OR_RETURN(const JsonValue document, ParseJsonDocument(schema, kMaxSchemaDepth));
   const auto check = [](std::string_view where, std::string_view name) {
@@ -81,14 +82,15 @@ absl::Status CheckNames(std::string_view schema) {
   return absl::OkStatus();
 }
 
-// A name or a text as it stands in XML, up to its `end`, where in JSON an automaton decides alone.
+// The automaton of a name or a plain text in XML, up to and including `end`. It translates the XML
+// to JSON and runs the automaton of the JSON string.
 class StringText final : public RegexSet::Automaton {
  public:
-  // `json` reads up to the quote behind a string, and outlives this. `end` has at most kMaxEnd
-  // bytes, of which only the first is as that.
+  // `json` reads a string up to and including its closing quote, and must outlive this. `end` has
+  // at most kMaxEnd bytes, and its first byte occurs in it only once.
   StringText(RegexDfa& json, std::string_view end) : json_(json), end_(end) {}
 
-  // Behind `matched` bytes that may be the end; `json` is the state before them.
+  // The state after `matched` bytes that may begin `end`; `json` is the state before those bytes.
   static int32_t StateOf(RegexDfa::State json, size_t matched) {
     return json * kMaxEnd + static_cast<int32_t>(matched);
   }
@@ -107,7 +109,7 @@ class StringText final : public RegexSet::Automaton {
     return next != kDead ? StateOf(next, begins ? 1 : 0) : kDead;
   }
   bool Accepts(int32_t state) const override { return state == kAtEnd; }
-  // Where it may end.
+  // True if the text may end here.
   bool IsPlainlyLive(int32_t state) const override {
     return state != kAtEnd && Read(state / kMaxEnd, "\"") != kDead;
   }
@@ -127,7 +129,7 @@ class StringText final : public RegexSet::Automaton {
   const std::string_view end_;
 };
 
-// The JSON that results is walked along the schema's language.
+// Translates the XML to JSON, which the recognizer of the schema reads.
 class XmlArgumentsRecognizer final : public Recognizer {
  public:
   XmlArgumentsRecognizer(XmlArgumentsReader reader, std::unique_ptr<Recognizer> json,
@@ -160,7 +162,7 @@ class XmlArgumentsRecognizer final : public Recognizer {
  private:
   struct Position {
     Xml xml = {};
-    State json = kDead;  // without what may be the end of a text
+    State json = kDead;  // excludes bytes that may begin the end of a text
 
     friend bool operator==(const Position&, const Position&) = default;
     template <typename H>
@@ -180,7 +182,7 @@ class XmlArgumentsRecognizer final : public Recognizer {
   const size_t max_states_;
   bool full_ = false;
   RegexSet regexes_;
-  RegexDfa dfa_;  // of names and texts
+  RegexDfa dfa_;  // runs names_ and texts_
   std::shared_ptr<const StringText> names_, texts_;
   Interner<Position> positions_;
   absl::flat_hash_map<uint64_t, State> next_;
@@ -218,7 +220,8 @@ Recognizer::State XmlArgumentsRecognizer::Read(State json, std::string_view text
   return json;
 }
 
-// Whether what JSON does not tell yet leads on.
+// Whether the XML can continue. The recognizer of the JSON does not know this yet while bytes are
+// held back.
 bool XmlArgumentsRecognizer::IsAlive(const Position& position) {
   switch (position.xml.phase) {
     case Xml::Phase::kName:
@@ -232,7 +235,7 @@ bool XmlArgumentsRecognizer::IsAlive(const Position& position) {
   }
 }
 
-// Strings within values are read as they stand in JSON.
+// In a string of a JSON value, the part is the part of the JSON recognizer.
 Recognizer::Part XmlArgumentsRecognizer::PartOf(const Position& position) {
   const Xml& xml = position.xml;
   if (xml.in_string) return json_->PartOf(position.json);
@@ -310,7 +313,7 @@ bool XmlArgumentsReader::Step(State& state, char byte, std::string& json) const 
   return false;
 }
 
-// The second byte of the tag tells which it is.
+// The second byte of the tag decides between "<parameter=" and "</function>".
 bool XmlArgumentsReader::StepTag(State& state, char byte, std::string& json) const {
   if (state.matched == 0) return Match("<", byte, state.matched);
   if (byte != kParameterStart[1] && byte != kFunctionEnd[1]) return false;
@@ -330,7 +333,7 @@ bool XmlArgumentsReader::StepName(State& state, char byte, std::string& json) co
     return true;
   }
   json += EncodeText({&byte, 1}, TextForm::kJson);
-  // Those that are too short stand first.
+  // The next byte of a name. Names that end here are sorted first, so they get -1.
   const auto next = [&](const std::string& name) {
     const auto length = static_cast<size_t>(state.length);
     return name.size() == length ? -1 : static_cast<uint8_t>(name[length]);
@@ -373,7 +376,7 @@ bool XmlArgumentsReader::StepJson(State& state, char byte, std::string& json) {
     state.in_string = state.escaped || byte != '"';
     state.escaped = !state.escaped && byte == '\\';
   } else if (state.depth == 0 && std::string_view(",:]} \t\r\n").find(byte) != std::string::npos) {
-    // It would be no part of the value.
+    // The byte is not part of the value, so the value has ended.
     state.phase = State::Phase::kJsonEnd;
     state.matched = 1;
     return byte == kValueEnd[0];
@@ -398,7 +401,7 @@ absl::StatusOr<RecognizerFactory> Compile(std::string_view schema, const JsonOpt
   }
   const auto names = std::make_shared<const std::vector<std::string>>(TextParameters(schema));
   return [schema = std::string(schema), options, limits, names] {
-    Budget again(absl::InfiniteDuration(), nullptr);  // it was enough before
+    Budget again(absl::InfiniteDuration(), nullptr);  // the first was enough
     return std::make_unique<XmlArgumentsRecognizer>(
         XmlArgumentsReader(names), *CompileJsonSchema(schema, options, limits, again), limits);
   };

@@ -1,4 +1,4 @@
-// Arguments of a call written as XML, as Qwen3-Coder does, and the JSON object that they are:
+// Translates the arguments of a tool call from XML, as Qwen3-Coder writes them, to a JSON object:
 //
 //   <parameter=path>            {"path":"a.txt"
 //   a.txt
@@ -8,8 +8,8 @@
 //   </parameter>
 //   </function>                 }
 //
-// A parameter whose schema says that it is a string stands there as it is, every other one as JSON.
-// So the text of the former does not hold "\n</parameter>", and no name holds ">".
+// A parameter whose schema requires a string is written without quotes and escapes, and every other
+// parameter as JSON. So a string cannot contain "\n</parameter>", and a name cannot contain ">".
 #ifndef TLM_MODEL_CHAT_XML_ARGUMENTS_H_
 #define TLM_MODEL_CHAT_XML_ARGUMENTS_H_
 
@@ -24,36 +24,38 @@
 
 namespace tlm {
 
-// The names of the properties whose schema's `type` is "string", or that have no type and an enum
-// or const of strings alone, or that refer to such a one of the schema's `$defs` or `definitions`:
-// ascending. Of a schema that is not an object: none.
+// The names of the properties that are written as plain text, ascending. Their schema has the type
+// "string", or no type and an `enum` or `const` of strings only, or it is a `$ref` to such a schema
+// in `$defs` or `definitions`. Empty if the schema is not a JSON object.
 std::vector<std::string> TextParameters(std::string_view schema);
 
-// XML to JSON, byte by byte. What is no XML of this form is refused; of JSON values only the end is
-// looked for: whether they are JSON shows in the text that results. Copyable; thread-compatible.
+// Translates XML to JSON byte by byte. It refuses text that is not XML of this form. It only finds
+// the end of a JSON value; whether the value is valid JSON must be checked in the resulting text.
+// Copyable; thread-compatible.
 class XmlArgumentsReader {
  public:
-  // Where in a text. Equal states continue alike.
+  // A position in the XML. Equal states translate the same continuation to the same JSON.
   struct State {
     enum class Phase : uint8_t {
-      kTag,        // before "<parameter=" or "</function>", or behind its "<"
+      kTag,        // before "<parameter=" or "</function>", or after its "<"
       kParameter,  // in "<parameter="
-      kName,       // behind it, up to ">"
-      kNameEnd,    // before the line break behind it
-      kText,       // in a value that stands as it is, or perhaps in "\n</parameter>"
-      kJson,       // in another one
-      kJsonEnd,    // in "\n</parameter>"
-      kValueEnd,   // before the line break behind that
+      kName,       // in the name, up to ">"
+      kNameEnd,    // after ">", before the line break
+      kText,       // in a plain text, or perhaps already in the "\n</parameter>" after it
+      kJson,       // in a JSON value
+      kJsonEnd,    // in the "\n</parameter>" after a JSON value
+      kValueEnd,   // after "\n</parameter>", before the line break
       kFunction,   // in "</function>"
-      kEnd,        // behind it
+      kEnd,        // after "</function>"
     };
     Phase phase = Phase::kTag;
-    uint8_t matched = 0;          // of the phase's literal
-    bool has_parameters = false;  // one has begun
-    bool in_string = false;       // of kJson
-    bool escaped = false;         // behind a backslash in it
-    int32_t depth = 0;            // open brackets of kJson
-    // Of kName and kNameEnd: the text parameters whose first `length` bytes are the name so far.
+    uint8_t matched = 0;          // bytes read of the phase's literal
+    bool has_parameters = false;  // a parameter has begun
+    bool in_string = false;       // kJson: in a string
+    bool escaped = false;         // kJson: after a backslash in a string
+    int32_t depth = 0;            // kJson: open brackets
+    // kName, kNameEnd: the text parameters in [low, high) begin with the name so far, whose length
+    // is `length`. If there are none, all three are 0.
     int32_t low = 0, high = 0, length = 0;
 
     friend bool operator==(const State&, const State&) = default;
@@ -64,17 +66,18 @@ class XmlArgumentsReader {
     }
   };
 
-  // `text_parameters` as TextParameters returns them; not null.
+  // `text_parameters` is what TextParameters returns; not null.
   explicit XmlArgumentsReader(std::shared_ptr<const std::vector<std::string>> text_parameters)
       : text_parameters_(std::move(text_parameters)) {}
 
-  // Adds to `json` what the byte brings; false if no arguments go on so: then the state is lost.
-  // What may be the beginning of "\n</parameter>" brings nothing until it is known.
+  // Reads a byte and appends the JSON that it completes to `json`. Bytes that may begin
+  // "\n</parameter>" append nothing until this is decided. Returns false if the byte cannot follow:
+  // then the reader must not be used again.
   bool Append(char byte, std::string& json) { return Step(state_, byte, json); }
-  // Behind "</function>".
+  // Whether "</function>" has been read.
   bool complete() const { return state_.phase == State::Phase::kEnd; }
 
-  // The same from a state that is kept elsewhere.
+  // Like Append, from a state that the caller keeps.
   bool Step(State& state, char byte, std::string& json) const;
 
  private:
@@ -88,8 +91,9 @@ class XmlArgumentsReader {
   State state_;
 };
 
-// The XML texts of the objects that a JSON Schema allows, up to and including "</function>". Errors
-// are those of CompileJsonSchema, and INVALID_ARGUMENT for a schema that names a property with ">".
+// The constraint kind whose texts are the objects that a JSON Schema allows, as XML up to and
+// including "</function>". Fails as CompileJsonSchema does, and with INVALID_ARGUMENT if the schema
+// names a property with ">" or allows no object.
 extern const ConstraintSpec::CustomKind kXmlArguments;
 
 }  // namespace tlm

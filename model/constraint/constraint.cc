@@ -1,9 +1,6 @@
 #include "model/constraint/constraint.h"
 
 #include <algorithm>
-#include <bit>
-#include <list>
-#include <unordered_map>
 #include <utility>
 
 #include "model/base/errors.h"
@@ -15,6 +12,7 @@
 #include "model/constraint/grammar/earley.h"
 #include "model/constraint/json/json_schema.h"
 #include "model/constraint/mask/mask_walker.h"
+#include "model/constraint/mask/token_mask.h"
 #include "model/constraint/mask/token_trie.h"
 #include "model/text/utf8.h"
 
@@ -22,16 +20,16 @@ namespace tlm {
 
 namespace {
 
-// At a limit an operation is tried again with a recognizer that has walked nothing else.
+// If a recognizer meets a limit, the operation is repeated with a new one, which has no states yet.
 constexpr int kAttempts = 2;
+// Forced tokens look at most this many bytes ahead.
 constexpr size_t kMaxDeterminedBytes = 256;
-// For a mask, or so many bytes of text: some 100 ms. What needs more ends the output.
+// The work allowed for one mask, or for kBytesPerCheck bytes of text: about 100 ms. If it does not
+// suffice, the output ends.
 constexpr int64_t kMaxSteps = 1'000'000;
-constexpr size_t kBytesPerLook = 256;
-// A mask of more tokens than this is kept as a bitmap.
-constexpr size_t kMaxListedTokens = 1024;
+constexpr size_t kBytesPerCheck = 256;
 
-// A compiled language: a recognizer, if compiling made one, and the way to make more.
+// A compiled language. `recognizer` is null if compiling made none; `make` makes new ones.
 struct Language {
   std::unique_ptr<Recognizer> recognizer;
   RecognizerFactory make;
@@ -47,7 +45,7 @@ absl::StatusOr<Language> CompileRegex(std::string_view text, const ConstraintLim
   return Language{make(), make};
 }
 
-// Before anything is read.
+// Checks a recognizer that has read nothing yet.
 absl::Status CheckStart(Recognizer& recognizer, const ConstraintLimits& limits) {
   if (recognizer.full() || recognizer.bytes() > limits.max_bytes / 2) {
     return ResourceExhausted("the constraint takes more than {} states or {} bytes at its first",
@@ -59,7 +57,7 @@ absl::Status CheckStart(Recognizer& recognizer, const ConstraintLimits& limits) 
   return absl::OkStatus();
 }
 
-// Compiles contents of one specification.
+// Compiles the contents of one specification.
 class Compiler {
  public:
   Compiler(const JsonOptions& json, const ConstraintLimits& limits, Budget& budget)
@@ -80,7 +78,7 @@ class Compiler {
   absl::StatusOr<Language> CompileKind(const ConstraintSpec::JsonSchema& kind) const {
     TLM_ASSIGN_OR_RETURN(auto recognizer, CompileJsonSchema(kind.schema, json_, limits_, budget_));
     return Language{std::move(recognizer), [schema = kind.schema, json = json_, limits = limits_] {
-                      Budget again(absl::InfiniteDuration(), nullptr);  // it was enough before
+                      Budget again(absl::InfiniteDuration(), nullptr);  // the first was enough
                       return *CompileJsonSchema(schema, json, limits, again);
                     }};
   }
@@ -102,7 +100,7 @@ class Compiler {
                          kind.kind->compile(kind.text, json_, limits_, budget_));
     return Language{nullptr, std::move(make)};
   }
-  // A flow has no recognizer for it.
+  // Flows handle the empty text without a recognizer.
   static absl::StatusOr<Language> CompileKind(const ConstraintSpec::Nothing&) {
     return Internal("the empty text alone is no constraint");
   }
@@ -128,81 +126,15 @@ class Compiler {
   Budget& budget_;
 };
 
-struct TokenMask {
-  std::vector<int32_t> few;     // the tokens, unless they are in
-  std::vector<uint64_t> words;  // the bitmap
-  bool none = false;
-  bool whole = false;
-  std::optional<int32_t> forced;
-
-  bool Has(int32_t token) const {
-    const auto bit = static_cast<size_t>(token);
-    return words.empty() ? std::find(few.begin(), few.end(), token) != few.end()
-                         : (words[bit / 64] >> (bit % 64) & 1) != 0;
-  }
-  size_t bytes() const {
-    return sizeof *this + 64 + few.size() * sizeof(int32_t) + words.size() * sizeof(uint64_t);
-  }
-};
-
-TokenMask ToTokenMask(std::vector<uint64_t> words) {
-  TokenMask mask;
-  size_t count = 0;
-  for (const uint64_t word : words) count += static_cast<size_t>(std::popcount(word));
-  mask.none = count == 0;
-  if (count > kMaxListedTokens) {
-    mask.words = std::move(words);
-    return mask;
-  }
-  mask.few.reserve(count);
-  for (size_t i = 0; i < words.size(); ++i) {
-    for (uint64_t word = words[i]; word != 0; word &= word - 1) {
-      mask.few.push_back(static_cast<int32_t>(i * 64) + std::countr_zero(word));
-    }
-  }
-  return mask;
-}
-
-// Masks by state, those used last.
-class MaskCache {
- public:
-  explicit MaskCache(size_t max_bytes) : max_bytes_(max_bytes) {}
-
-  std::shared_ptr<const TokenMask> Find(Recognizer::State state) {
-    const auto found = by_state_.find(state);
-    if (found == by_state_.end()) return nullptr;
-    masks_.splice(masks_.begin(), masks_, found->second);
-    return found->second->second;
-  }
-  void Insert(Recognizer::State state, std::shared_ptr<const TokenMask> mask) {
-    bytes_ += mask->bytes();
-    masks_.emplace_front(state, std::move(mask));
-    by_state_[state] = masks_.begin();
-    while (bytes_ > max_bytes_ && masks_.size() > 1) {
-      bytes_ -= masks_.back().second->bytes();
-      by_state_.erase(masks_.back().first);
-      masks_.pop_back();
-    }
-  }
-  size_t bytes() const { return bytes_; }
-
- private:
-  using Entry = std::pair<Recognizer::State, std::shared_ptr<const TokenMask>>;
-
-  const size_t max_bytes_;
-  size_t bytes_ = 0;
-  std::list<Entry> masks_;
-  std::unordered_map<Recognizer::State, std::list<Entry>::iterator> by_state_;
-};
-
-// A recognizer with what was found with it. States are of one epoch.
+// A recognizer and the masks that were computed with it. Recognizer::State values are valid in one
+// epoch only; a new epoch begins when a recognizer has met a limit and is replaced.
 struct Epoch {
   Epoch(std::unique_ptr<Recognizer> the_recognizer, const TokenTrie& tokens, size_t max_bytes)
       : recognizer(std::move(the_recognizer)),
         walker(tokens, *recognizer, max_bytes / 2, max_bytes / 4),
         masks(max_bytes / 4) {}
 
-  // The recognizer of a flow, which may have a budget of tokens; null for other languages.
+  // The recognizer if the language is a flow, which may have a token budget; null otherwise.
   FlowRecognizer* flow() const { return dynamic_cast<FlowRecognizer*>(recognizer.get()); }
 
   std::unique_ptr<Recognizer> recognizer;
@@ -226,21 +158,26 @@ struct Constraint::Impl {
     epoch = std::make_unique<Epoch>(std::move(recognizer), *tokens, max_bytes);
     ++epoch_number;
   }
-  // Brings a matcher's state behind its text, closed at these offsets, to this epoch; false if it
-  // is kDead or at a limit.
-  bool Sync(std::string_view text, std::span<const size_t> closed, uint64_t* of_epoch,
+  // Sets *state to the state after `text` in the current epoch, unless *state_epoch is that epoch
+  // already. `budget_ends` are the lengths of the text at which the token budget was used up.
+  // Returns false if the state is kDead or a limit is met.
+  bool Sync(std::string_view text, std::span<const size_t> budget_ends, uint64_t* state_epoch,
             Recognizer::State* state) TLM_REQUIRES(mutex);
-  // Whether the budget is used up, by so many tokens, where tokens are counted.
-  bool MustClose(Recognizer::State state, int64_t counted) TLM_REQUIRES(mutex);
+  // Whether tokens count in this state, and `budget_tokens` of them use up the budget.
+  bool MustClose(Recognizer::State state, int64_t budget_tokens) TLM_REQUIRES(mutex);
+  // Whether tokens count towards the budget in this state.
   bool CountsTokens(Recognizer::State state) TLM_REQUIRES(mutex);
+  // The state once the budget is used up.
   Recognizer::State Close(Recognizer::State state) TLM_REQUIRES(mutex);
-  // The state behind `text` from `state` on; kDead also at a limit.
+  // The state after `text`, read from `state`; kDead if a limit is met.
   Recognizer::State Run(Recognizer::State state, std::string_view text) TLM_REQUIRES(mutex);
-  // Null at a limit.
+  // From the cache, or from MakeMask. Null if a limit is met.
   std::shared_ptr<const TokenMask> MaskOf(Recognizer::State state, TextPosition position)
       TLM_REQUIRES(mutex);
   std::shared_ptr<const TokenMask> MakeMask(Recognizer::State state, TextPosition position)
       TLM_REQUIRES(mutex);
+  // Allowed::forced for this state and mask. If several tokens are allowed but the next bytes are
+  // determined, it is the first token of their encoding, unless bytes after them could change it.
   std::optional<int32_t> Forced(Recognizer::State state, const TokenTrie& trie,
                                 const TokenMask& mask) TLM_REQUIRES(mutex);
 
@@ -253,25 +190,25 @@ struct Constraint::Impl {
   uint64_t epoch_number TLM_GUARDED_BY(mutex) = 0;
 };
 
-bool Constraint::Impl::Sync(std::string_view text, std::span<const size_t> closed,
-                            uint64_t* of_epoch, Recognizer::State* state) {
-  if (*of_epoch != epoch_number) {
+bool Constraint::Impl::Sync(std::string_view text, std::span<const size_t> budget_ends,
+                            uint64_t* state_epoch, Recognizer::State* state) {
+  if (*state_epoch != epoch_number) {
     *state = epoch->recognizer->start();
-    if (MustClose(*state, /*counted=*/0)) *state = Close(*state);
+    if (MustClose(*state, /*budget_tokens=*/0)) *state = Close(*state);
     size_t begin = 0;
-    for (const size_t end : closed) {
+    for (const size_t end : budget_ends) {
       *state = Close(Run(*state, text.substr(begin, end - begin)));
       begin = end;
     }
     *state = Run(*state, text.substr(begin));
-    *of_epoch = epoch_number;
+    *state_epoch = epoch_number;
   }
   epoch->recognizer->AllowWork(kMaxSteps);
   return !epoch->walker.Exhausted() && *state != Recognizer::kDead;
 }
 
-bool Constraint::Impl::MustClose(Recognizer::State state, int64_t counted) {
-  return CountsTokens(state) && counted >= *token_budget;
+bool Constraint::Impl::MustClose(Recognizer::State state, int64_t budget_tokens) {
+  return CountsTokens(state) && budget_tokens >= *token_budget;
 }
 
 bool Constraint::Impl::CountsTokens(Recognizer::State state) {
@@ -286,7 +223,7 @@ Recognizer::State Constraint::Impl::Close(Recognizer::State state) {
 
 Recognizer::State Constraint::Impl::Run(Recognizer::State state, std::string_view text) {
   for (size_t i = 0; i < text.size() && state != Recognizer::kDead; ++i) {
-    if (i % kBytesPerLook == 0) {
+    if (i % kBytesPerCheck == 0) {
       if (epoch->walker.Exhausted()) return Recognizer::kDead;
       epoch->recognizer->AllowWork(kMaxSteps);
     }
@@ -297,7 +234,7 @@ Recognizer::State Constraint::Impl::Run(Recognizer::State state, std::string_vie
 
 std::shared_ptr<const TokenMask> Constraint::Impl::MaskOf(Recognizer::State state,
                                                           TextPosition position) {
-  // One at the beginning of a text is not that of the same state elsewhere.
+  // At the beginning of a text tokens may have other texts, so such a mask is not cached.
   if (&tokens->At(position) != tokens.get()) return MakeMask(state, position);
   std::shared_ptr<const TokenMask> mask = epoch->masks.Find(state);
   if (mask != nullptr) return mask;
@@ -315,19 +252,17 @@ std::shared_ptr<const TokenMask> Constraint::Impl::MakeMask(Recognizer::State st
   } else if (!MaskWalker(trie, *epoch->recognizer, max_bytes / 2, 0).Mark(state, words)) {
     return nullptr;
   }
-  TokenMask mask = ToTokenMask(std::move(words));
-  mask.whole = epoch->recognizer->Accepts(state);
+  TokenMask mask = TokenMask::FromBitmap(std::move(words));
+  mask.may_end = epoch->recognizer->Accepts(state);
   mask.forced = Forced(state, trie, mask);
   if (epoch->walker.Exhausted()) return nullptr;
   return std::make_shared<const TokenMask>(std::move(mask));
 }
 
-// The only token; else, where the next bytes are determined, the first token that the tokenizer
-// writes them with, unless bytes behind them could become part of it.
 std::optional<int32_t> Constraint::Impl::Forced(Recognizer::State state, const TokenTrie& trie,
                                                 const TokenMask& mask) {
-  if (mask.none || mask.whole) return std::nullopt;
-  if (mask.few.size() == 1) return mask.few[0];
+  if (mask.no_token || mask.may_end) return std::nullopt;
+  if (mask.ids.size() == 1) return mask.ids[0];
   Recognizer& recognizer = *epoch->recognizer;
   std::string run;
   bool ends_text = false;
@@ -352,7 +287,7 @@ std::optional<int32_t> Constraint::Impl::Forced(Recognizer::State state, const T
     run += static_cast<char>(*only);
     state = next;
   }
-  // No token goes on over the mark of a special one.
+  // No token continues past the mark of a special token.
   const size_t invalid = FindInvalidUtf8(run);
   if (invalid != run.npos) {
     ends_text = run[invalid] == kSpecialTokenMark;
@@ -374,7 +309,7 @@ absl::StatusOr<std::shared_ptr<Constraint>> Constraint::Compile(
     return ResourceExhausted("the constraint has {} bytes of text, the limit is {}", bytes,
                              limits.max_text_bytes);
   }
-  // On a busy machine no specification is refused that is compiled on an idle one.
+  // CPU time: a busy machine accepts the same specifications as an idle one.
   Budget budget(limits.max_compile_time, cancelled, Clock::ThreadCpu());
   TLM_ASSIGN_OR_RETURN(Language language, Compiler(spec.json, limits, budget).Compile(spec));
   if (language.recognizer == nullptr) language.recognizer = language.make();
@@ -401,7 +336,7 @@ size_t Constraint::bytes() const {
 ConstraintMatcher::ConstraintMatcher(std::shared_ptr<Constraint> constraint, TextPosition position)
     : constraint_(std::move(constraint)),
       position_(position),
-      words_(constraint_->impl_->tokens->words()) {}
+      bitmap_(constraint_->impl_->tokens->words()) {}
 
 bool ConstraintMatcher::Accept(int32_t token) {
   Constraint::Impl& impl = *constraint_->impl_;
@@ -410,25 +345,25 @@ bool ConstraintMatcher::Accept(int32_t token) {
   if (text.empty()) return false;
   MutexLock lock(&impl.mutex);
   Recognizer::State next = Recognizer::kDead;
-  int64_t counted = counted_;
+  int64_t budget_tokens = budget_tokens_;
   bool closes = false;
-  for (int left = kAttempts; left > 0 && !is_dead_; --left) {
-    if (impl.Sync(text_, closed_, &epoch_, &state_)) {
-      counted = counted_ + (impl.CountsTokens(state_) ? 1 : 0);
+  for (int left = kAttempts; left > 0 && !limit_met_; --left) {
+    if (impl.Sync(text_, budget_ends_, &state_epoch_, &state_)) {
+      budget_tokens = budget_tokens_ + (impl.CountsTokens(state_) ? 1 : 0);
       next = impl.Run(state_, text);
-      closes = impl.MustClose(next, counted);
+      closes = impl.MustClose(next, budget_tokens);
       if (closes) next = impl.Close(next);
     }
     if (!impl.epoch->walker.Exhausted()) break;
-    is_dead_ = left == 1;
+    limit_met_ = left == 1;
     impl.Renew(impl.make());
   }
-  if (is_dead_) return true;
+  if (limit_met_) return true;
   if (next == Recognizer::kDead) return false;
   text_ += text;
   state_ = next;
-  counted_ = counted;
-  if (closes) closed_.push_back(text_.size());
+  budget_tokens_ = budget_tokens;
+  if (closes) budget_ends_.push_back(text_.size());
   return true;
 }
 
@@ -438,30 +373,31 @@ ConstraintMatcher::Allowed ConstraintMatcher::Next() {
   std::shared_ptr<const TokenMask> mask;
   {
     MutexLock lock(&impl.mutex);
-    for (int left = kAttempts; left > 0 && !is_dead_; --left) {
-      if (impl.Sync(text_, closed_, &epoch_, &state_)) mask = impl.MaskOf(state_, position);
+    for (int left = kAttempts; left > 0 && !limit_met_; --left) {
+      if (impl.Sync(text_, budget_ends_, &state_epoch_, &state_))
+        mask = impl.MaskOf(state_, position);
       if (!impl.epoch->walker.Exhausted()) break;
       mask = nullptr;
-      is_dead_ = left == 1;
+      limit_met_ = left == 1;
       impl.Renew(impl.make());
     }
   }
   Allowed allowed;
-  allowed.none = mask == nullptr || mask->none;
+  allowed.no_token = mask == nullptr || mask->no_token;
   if (mask != nullptr) {
-    allowed.whole = mask->whole;
+    allowed.may_end = mask->may_end;
     allowed.forced = mask->forced;
   }
-  if (mask != nullptr && !mask->words.empty()) {
-    allowed.tokens = mask->words;
+  if (mask != nullptr && !mask->bitmap.empty()) {
+    allowed.tokens = mask->bitmap;
   } else {
-    std::fill(words_.begin(), words_.end(), 0);
+    std::fill(bitmap_.begin(), bitmap_.end(), 0);
     if (mask != nullptr) {
-      for (const int32_t token : mask->few) SetTokenBit(token, words_);
+      for (const int32_t token : mask->ids) SetTokenBit(token, bitmap_);
     }
-    allowed.tokens = words_;
+    allowed.tokens = bitmap_;
   }
-  shown_ = std::move(mask);
+  last_mask_ = std::move(mask);
   return allowed;
 }
 

@@ -38,7 +38,7 @@ void ForEachText(const Spec& spec, const Use& use) {
   }
 }
 
-// Numbers and texts one after another, so that no two lists of them look alike.
+// Appends numbers and texts so that different sequences have different keys.
 class KeyBuilder {
  public:
   void Add(int64_t number) { key_ += std::to_string(number) + ','; }

@@ -1,4 +1,5 @@
-// What an output must be: one language, or free text mixed with several.
+// The specification of a constraint, as requests give it: one language, or a flow that mixes free
+// text with several languages.
 #ifndef TLM_MODEL_CONSTRAINT_CONSTRAINT_SPEC_H_
 #define TLM_MODEL_CONSTRAINT_CONSTRAINT_SPEC_H_
 
@@ -21,8 +22,9 @@ namespace tlm {
 
 class Recognizer;
 
+// A constraint on an output. All texts are UTF-8.
 struct ConstraintSpec {
-  // Texts are UTF-8.
+  // A JSON document that the schema allows.
   struct JsonSchema {
     std::string schema;
     friend auto operator<=>(const JsonSchema&, const JsonSchema&) = default;
@@ -36,6 +38,7 @@ struct ConstraintSpec {
     std::string pattern;
     friend auto operator<=>(const Regex&, const Regex&) = default;
   };
+  // A text that the grammar's rule `root` produces.
   struct Grammar {
     std::string gbnf;
     friend auto operator<=>(const Grammar&, const Grammar&) = default;
@@ -49,13 +52,15 @@ struct ConstraintSpec {
   struct Nothing {
     friend auto operator<=>(const Nothing&, const Nothing&) = default;
   };
-  // A language that another folder defines, such as the arguments of a chat format.
+  // A language that another folder defines; an example is kXmlArguments in model/chat. `compile`
+  // translates `Custom::text` to a recognizer factory, and fails as Constraint::Compile does.
   struct CustomKind {
     std::string_view name;  // in error messages
     absl::StatusOr<std::function<std::unique_ptr<Recognizer>()>> (*compile)(
         std::string_view text, const JsonOptions& options, const ConstraintLimits& limits,
         Budget& budget);
   };
+  // A text of such a language.
   struct Custom {
     const CustomKind* kind = nullptr;  // has static lifetime
     std::string text;
@@ -66,8 +71,8 @@ struct ConstraintSpec {
   using Content = std::variant<JsonObject, JsonSchema, Regex, Grammar, Choices, Nothing, Custom>;
 
   // A way from one node of a flow to another: the text `begin`, then a text of `content`, then the
-  // text `end`. In `begin` and `end`, kSpecialTokenMark precedes the text of a special token, which
-  // it makes the token itself: "\xFF<|channel|>analysis".
+  // text `end`. In `begin` and `end`, kSpecialTokenMark before the text of a special token means
+  // the token itself: "\xFF<|channel|>analysis".
   struct Edge {
     std::string begin;
     Content content = {};
@@ -80,17 +85,17 @@ struct ConstraintSpec {
   };
 
   // Free text, or a point where an edge follows at once. Free text ends at the first trigger, or at
-  // a lead at its very start; of several that end at the same byte the longest counts. An edge
-  // whose `begin` starts with that text follows. A trigger or lead that starts no edge is masked,
-  // and so is the plain spelling of one that has special tokens.
+  // a lead at its very start. If several end at the same byte, the longest counts. An edge whose
+  // `begin` starts with that text follows. A trigger or lead that starts no edge is masked. If a
+  // trigger or lead has special tokens, its plain spelling is masked, too.
   struct Node {
     bool is_free = false;
     bool may_end = false;                    // the output may end here
     std::vector<std::string> triggers = {};  // free text only
     std::vector<std::string> leads = {};     // free text only
     std::vector<Edge> edges = {};
-    // Free text whose tokens count towards the flow's `token_budget`. After the last of them only
-    // the edge `closing` follows; its `begin` starts at the next character.
+    // The tokens of this free text count towards the flow's `token_budget`. After the last token of
+    // the budget only the edge `closing` may follow; its `begin` starts at the next character.
     bool is_budgeted = false;
     int32_t closing = -1;  // index in `edges`
   };
@@ -102,7 +107,7 @@ struct ConstraintSpec {
   };
 
   std::variant<Content, Flow> language;
-  JsonOptions json;  // applies to all JSON in it
+  JsonOptions json;  // applies to all JSON of the output
 
   // Null for the other alternative.
   const Content* content() const { return std::get_if<Content>(&language); }

@@ -17,7 +17,7 @@ constexpr size_t kMaxMarkers = 128;  // triggers per node, and as many leads
 constexpr size_t kMaxMarkerBytes = 256;
 constexpr size_t kMaxMarkersBytes = 16384;  // all nodes together
 
-// Whether the text is UTF-8 except for marks, each of which precedes a text.
+// Whether the text is UTF-8, except for marks of special tokens, each of which precedes a text.
 bool IsMarkedUtf8(std::string_view text) {
   for (bool after_mark = false;; after_mark = true) {
     const size_t mark = text.find(kSpecialTokenMark);

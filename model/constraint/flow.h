@@ -1,4 +1,4 @@
-// Free text and constrained regions, as nodes and edges of a graph.
+// Compiles a ConstraintSpec::Flow: free text and constrained regions as nodes and edges of a graph.
 #ifndef TLM_MODEL_CONSTRAINT_FLOW_H_
 #define TLM_MODEL_CONSTRAINT_FLOW_H_
 
@@ -45,11 +45,11 @@ class Flow {
   struct Edge {
     std::string begin, end;
     int32_t content = -1;  // index in contents_; -1: the empty text
-    int32_t target = 0;
+    int32_t target = 0;    // index in nodes_
   };
   struct Node {
     bool may_end = false;
-    std::vector<int32_t> edges;
+    std::vector<int32_t> edges;            // indices in edges_
     std::shared_ptr<const FreeText> text;  // null: an edge follows at once
     ByteRegex regex = RegexSet::kNone;     // the expression of `text`
     std::optional<int32_t> closing;        // the closing edge of a node with a budget
@@ -59,6 +59,7 @@ class Flow {
   absl::Status AddEdges(const ConstraintSpec::Flow& spec, const CompileContent& compile_content);
   absl::Status AddTexts(const ConstraintSpec::Flow& spec);
   absl::Status CheckEnds(const ConstraintLimits& limits);
+  // Approximate memory.
   size_t bytes() const;
 
   std::vector<Node> nodes_;
@@ -67,9 +68,9 @@ class Flow {
   RegexSet regexes_;
 };
 
-// The texts of a flow. A state is a set of readings, because a content may end in several places.
-// Free text is a part with its own automaton; within the only possible content, the content's part
-// is the flow's.
+// Recognizes the texts of a flow. A state is a set of readings, because a content may end in
+// several places. If the only reading is in free text, the state's part is the automaton of the
+// free text. If it is in a content, the part is the part of the content's recognizer.
 class FlowRecognizer final : public Recognizer {
  public:
   // The limits of states and bytes apply to this recognizer and to each content.
@@ -93,19 +94,27 @@ class FlowRecognizer final : public Recognizer {
   static constexpr int32_t kUnknown = -2;
   static constexpr size_t kMaxReadings = 4096;  // per state
 
-  enum class Phase : int32_t { kFree, kClosing, kEnd, kEdgeBegin, kContent, kEdgeEnd };
+  enum class Phase : int32_t {
+    kFree,       // in free text
+    kClosing,    // in free text after the end of the budget; the closing edge follows
+    kEnd,        // at a node without free text where the output may end
+    kEdgeBegin,  // in an edge's `begin`
+    kContent,    // in an edge's content
+    kEdgeEnd,    // in an edge's `end`
+  };
+  // One way to read the text so far.
   struct Reading {
     Phase phase = Phase::kFree;
     int32_t at = 0;     // kFree, kClosing, kEnd: the node; otherwise the edge
     int32_t state = 0;  // kFree, kClosing: in dfa_; kContent: of the content; else bytes read
-    int32_t text = 0;   // kFree, kClosing: in the node's FreeText
+    int32_t text = 0;   // kFree, kClosing: state of the node's FreeText
     friend auto operator<=>(const Reading&, const Reading&) = default;
   };
   struct StateData {
     int32_t begin = 0, end = 0;  // indices in readings_
     int32_t next = -1;           // index in next_; -1: no row yet
     bool accepts = false;
-    bool counts = false;
+    bool counts = false;  // CountsTokens
   };
 
   const StateData& data(State state) const { return states_[static_cast<size_t>(state)]; }
@@ -114,17 +123,18 @@ class FlowRecognizer final : public Recognizer {
   }
   const Flow::Node& NodeAt(int32_t node) const { return flow_->nodes_[static_cast<size_t>(node)]; }
   const Flow::Edge& EdgeAt(int32_t edge) const { return flow_->edges_[static_cast<size_t>(edge)]; }
-  // The recognizer of an edge's content; it has one.
+  // The recognizer of an edge's content. The edge must have a content.
   Recognizer& ContentOf(int32_t edge);
   State Step(State state, uint8_t byte);
   void Clear() {
     made_.clear();
     entered_.clear();
   }
-  // Add to made_ the readings after the byte.
+  // These add to made_ the readings after the byte.
   void Read(const Reading& reading, uint8_t byte);
   void ReadFree(const Reading& reading, uint8_t byte);
-  // Add to made_ a reading at that place and those that start there without a byte.
+  // These add to made_ a reading at the given place, and the readings that it leads to without
+  // another byte.
   void EnterNode(int32_t node);
   void EnterFree(const Reading& reading);
   void EnterBegin(int32_t edge, size_t offset);
@@ -140,9 +150,10 @@ class FlowRecognizer final : public Recognizer {
   std::vector<std::unique_ptr<Recognizer>> contents_;  // null until entered
   bool full_ = false;
   std::vector<StateData> states_;
-  std::vector<Reading> readings_, made_;
-  std::vector<int32_t> entered_;  // nodes entered in this step
-  std::vector<std::array<State, 256>> next_;
+  std::vector<Reading> readings_;             // of all states
+  std::vector<Reading> made_;                 // of the state that is being made
+  std::vector<int32_t> entered_;              // nodes entered in this step
+  std::vector<std::array<State, 256>> next_;  // by byte; kUnknown until computed
   std::unordered_multimap<size_t, State> by_hash_;
 };
 

@@ -1,4 +1,4 @@
-// Text without a form of its own, up to the marker that ends it.
+// The automaton of free text up to the trigger or lead that ends it.
 #ifndef TLM_MODEL_CONSTRAINT_FREE_TEXT_H_
 #define TLM_MODEL_CONSTRAINT_FREE_TEXT_H_
 
@@ -13,14 +13,16 @@
 
 namespace tlm {
 
-// The automaton of a node's free text, up to and including the first marker in it. It accepts where
-// a marker is complete, and the byte kEnd where the output may end. So a state is dead only if
-// neither is possible. Of several markers that end at one byte the longest counts. Immutable.
+// The automaton of a node's free text, up to and including the first marker in it. It accepts after
+// a complete marker. If the output may end, it also accepts after the byte kEnd, which no text has;
+// so a state is dead only if neither a marker nor the end can follow. If several markers end at one
+// byte, the longest counts. Immutable.
 class FreeText final : public RegexSet::Automaton {
  public:
-  // No UTF-8 text has this byte.
+  // Stands for the end of the output. No UTF-8 text has this byte.
   static constexpr char kEnd = '\xFE';
 
+  // A trigger or a lead.
   struct Marker {
     std::string text;
     bool only_first = false;     // matches only at the start of the text
@@ -41,7 +43,7 @@ class FreeText final : public RegexSet::Automaton {
     const int32_t marker = markers_at_[NodeOf(state)];
     return marker < 0 ? nullptr : &markers_[static_cast<size_t>(marker)];
   }
-  // True between characters, outside of markers that have special tokens.
+  // True between characters, unless the text is within a marker that has special tokens.
   bool MayEnd(int32_t state) const {
     return state % kUtf8States == 0 && marks_[NodeOf(state)] == 0;
   }
@@ -52,7 +54,7 @@ class FreeText final : public RegexSet::Automaton {
   static constexpr int32_t kEnded = 1 << 30;
 
   static size_t NodeOf(int32_t state) { return static_cast<size_t>(state / kUtf8States); }
-  // Index in next_.
+  // Indices in next_.
   size_t RowOf(int32_t node) const { return static_cast<size_t>(node) * column_count_; }
   size_t IndexOf(int32_t node, uint8_t byte) const { return RowOf(node) + columns_[byte]; }
   void ForbidPlainSpellings();
@@ -63,13 +65,14 @@ class FreeText final : public RegexSet::Automaton {
   std::vector<Marker> markers_;
   const bool may_end_;
   int32_t start_ = 0;
-  // Aho-Corasick: a node is a prefix of markers, node 0 the empty one. A text's node is its longest
-  // suffix that is such a prefix. Bytes that occur in no marker share column 0.
+  // An Aho-Corasick automaton. A node is a prefix of markers; node 0 is the empty prefix. The node
+  // of a text is its longest suffix that is such a prefix. Bytes that occur in no marker share
+  // column 0.
   std::array<uint8_t, 256> columns_{};
   size_t column_count_ = 1;
-  std::vector<uint16_t> next_;       // by node and column
-  std::vector<int32_t> markers_at_;  // by node
-  std::vector<uint16_t> marks_;      // special tokens in the node's prefix
+  std::vector<uint16_t> next_;       // next node by node and column
+  std::vector<int32_t> markers_at_;  // by node: index in markers_, or -1
+  std::vector<uint16_t> marks_;      // by node: special tokens in its prefix
 };
 
 }  // namespace tlm

@@ -34,8 +34,8 @@ bool IsEnd(int32_t token, std::span<const int32_t> end_ids) {
 // Returns the only token that may follow, if there is just one.
 std::optional<int32_t> Forced(const ConstraintMatcher::Allowed& allowed,
                               std::span<const int32_t> end_ids) {
-  if (allowed.whole) {
-    return allowed.none && end_ids.size() == 1 ? std::optional(end_ids[0]) : std::nullopt;
+  if (allowed.may_end) {
+    return allowed.no_token && end_ids.size() == 1 ? std::optional(end_ids[0]) : std::nullopt;
   }
   return allowed.forced;
 }
@@ -46,7 +46,7 @@ void SetMask(const ConstraintMatcher::Allowed& allowed, std::span<const int32_t>
   const std::optional<int32_t> forced = Forced(allowed, end_ids);
   if (forced.has_value()) return SetBit(*forced, words);
   words.assign(allowed.tokens.begin(), allowed.tokens.end());
-  if (!allowed.whole) return;
+  if (!allowed.may_end) return;
   for (const int32_t id : end_ids) SetBit(id, words);
 }
 
@@ -96,7 +96,7 @@ std::vector<std::weak_ptr<DraftMasks>> OutputMask::Compute() {
     follows = matcher_.Accept(*forced);
   }
   if (!follows) allowed = ConstraintMatcher::Allowed();  // no token may follow
-  whole_ = allowed.whole;
+  whole_ = allowed.may_end;
   SetMask(allowed, end_ids_, after_);
   ShowFirstOfRun();
   std::shared_ptr<StreamWaker> waker;
@@ -211,7 +211,7 @@ bool DraftMasks::Find(size_t count) {
   } else {
     ConstraintMatcher::Allowed allowed;
     if (known_->matcher.Accept(token)) allowed = known_->matcher.Next();
-    mask.whole = allowed.whole;
+    mask.whole = allowed.may_end;
     SetMask(allowed, base_->end_ids_, mask.words);
   }
   return true;

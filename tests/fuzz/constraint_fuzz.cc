@@ -45,15 +45,15 @@ void Write(const std::shared_ptr<Constraint>& constraint, std::string_view bytes
   std::string text;
   for (const char byte : bytes) {
     const ConstraintMatcher::Allowed allowed = matcher.Next();
-    if (allowed.whole && is_json) TLM_CHECK(nlohmann::json::accept(text));
+    if (allowed.may_end && is_json) TLM_CHECK(nlohmann::json::accept(text));
     TLM_CHECK(constraint->bytes() < 4 * kMaxMemory);
-    if (allowed.none) return;
+    if (allowed.no_token) return;
     TLM_CHECK(!allowed.forced || Has(allowed, *allowed.forced));
     const auto drawn = static_cast<uint8_t>(byte);
     if (!Has(allowed, drawn)) {
       // At a limit any token is taken, and none behind it.
       ConstraintMatcher other = matcher;
-      TLM_CHECK(!other.Accept(drawn) || other.Next().none);
+      TLM_CHECK(!other.Accept(drawn) || other.Next().no_token);
     }
     int32_t taken = drawn;
     for (int32_t i = 0; i < count && !Has(allowed, taken); ++i) taken = (drawn + i) % count;

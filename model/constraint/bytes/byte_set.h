@@ -63,10 +63,11 @@ class ByteSet {
   std::array<uint64_t, 4> words_{};
 };
 
-// Classes of bytes that belong to the same sets. Numbers count from 0.
+// A partition of the bytes: two bytes are in one class if every set given to SplitBy has both or
+// neither. Classes are numbered from 0.
 struct ByteClasses {
-  std::array<uint8_t, 256> class_of{};  // by byte
-  std::vector<uint8_t> examples{0};     // by class, its smallest byte
+  std::array<uint8_t, 256> class_of{};  // class by byte
+  std::vector<uint8_t> examples{0};     // smallest byte by class
 
   // Splits each class where `set` divides it.
   void SplitBy(const ByteSet& set) {

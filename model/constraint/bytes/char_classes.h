@@ -12,9 +12,9 @@ const CharSet& Spaces();
 // \s and \w of Python's re.
 const CharSet& PythonSpaces();
 const CharSet& PythonWordCharacters();
-// The lines of ^ and $ with the flag m end at these.
+// The characters that end a line for ^ and $ with the flag m.
 const CharSet& LineTerminators();
-// The words of \w, \b and \B consist of these.
+// The characters of \w, and of the words of \b and \B.
 const CharSet& WordCharacters();
 
 }  // namespace tlm

@@ -21,12 +21,12 @@ namespace {
 constexpr char32_t kLastCharacter = 0x10ffff;
 constexpr char32_t kFirstSurrogate = 0xd800, kLastSurrogate = 0xdfff;
 
-// Pairs of different characters that fold to one, sorted.
+// Pairs of different characters with the same case folding, sorted.
 std::vector<std::pair<char32_t, char32_t>> CasePairs() {
-  constexpr int32_t kEnd = 0x1f000;  // none has case beyond
+  constexpr int32_t kEnd = 0x1f000;  // above it no character has case
   std::map<int32_t, std::vector<char32_t>> by_fold;
   for (int32_t c = 0; c < kEnd; ++c) {
-    if (c == 0x130 || c == 0x131) continue;  // the Turkish i's fold to themselves
+    if (c == 0x130 || c == 0x131) continue;  // the Turkish i characters fold to themselves
     const int32_t fold = utf8proc_tolower(utf8proc_toupper(c));
     if (fold != c) by_fold[fold].push_back(static_cast<char32_t>(c));
   }
@@ -87,7 +87,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 40> kCategor
     {"digit", "Nd"},
 }};
 
-// As PCRE2 writes it; empty if it cannot be a name.
+// The name as PCRE2 writes it; empty if it cannot be a name.
 std::string Pcre2Name(std::string_view name) {
   for (const std::string_view prefix :
        {"General_Category=", "gc=", "Script=", "sc=", "Script_Extensions=", "scx="}) {
@@ -103,7 +103,7 @@ std::string Pcre2Name(std::string_view name) {
   return std::string(name);
 }
 
-// What PCRE2 finds in a text of all characters in order: its matches are the ranges.
+// Searches a text of all characters in order with PCRE2. The matches are the ranges.
 std::optional<CharSet> SearchAllCharacters(const std::string& pcre2_name) {
   const absl::StatusOr<Regex> regex = Regex::Compile("\\p{" + pcre2_name + "}+");
   if (!regex.ok()) return std::nullopt;
@@ -161,17 +161,18 @@ std::vector<CharSet::Range> Clip(Ranges ranges, char32_t first, char32_t last) {
   return clipped;
 }
 
-// UTF-8 of characters of one length. `lead` is the part of the first byte that is the same for all,
-// and `tails` the number of bytes behind it, of 6 bits each. `ranges` are sorted.
+// The UTF-8 of characters that have the same length. `lead` is the common part of the first byte,
+// and `tails` is the number of bytes after it, of 6 bits each. `ranges` are sorted.
 ByteRegex Utf8Regex(RegexSet& regexes, Ranges ranges, uint8_t lead, int tails) {
   const int shift = 6 * tails;
   const char32_t below = (char32_t{1} << shift) - 1;
   const auto byte_of = [&](char32_t c, char32_t mask) {
     return static_cast<uint8_t>(lead | (c >> shift & mask));
   };
-  // Behind its lead the first byte holds what is left; a byte behind another holds 6 bits.
+  // The first byte holds the bits that remain after its lead; every later byte holds 6 bits.
   const char32_t mask = lead == 0x80 ? 0x3f : 0xff;
-  // The bytes that are followed by all, and the others with what follows them.
+  // `whole`: the bytes that every tail may follow. `partial`: for other bytes, the ranges that may
+  // follow.
   ByteSet whole;
   std::map<uint8_t, std::vector<CharSet::Range>> partial;
   for (const CharSet::Range& range : ranges) {
@@ -205,7 +206,7 @@ ByteRegex Utf8Regex(RegexSet& regexes, Ranges ranges, uint8_t lead, int tails) {
 // The characters of a set that JSON escapes.
 ByteRegex EscapeRegex(RegexSet& regexes, const CharSet& set) {
   ByteSet letters;
-  std::array<ByteSet, 2> digits;  // the last one of \u00xx, by the first of the two
+  std::array<ByteSet, 2> digits;  // last digit of \u00xx, by the third digit
   for (const char32_t c : {U'"', U'\\'}) {
     if (set.Has(c)) letters.Add(static_cast<uint8_t>(c));
   }
@@ -223,8 +224,8 @@ ByteRegex EscapeRegex(RegexSet& regexes, const CharSet& set) {
   return regexes.Concat(regexes.Literal("\\"), regexes.Or(regexes.Bytes(letters), longer));
 }
 
-// Numbers written with so many hexadecimal digits, capital or small. `ranges` are sorted, and hold
-// numbers of at most that many digits.
+// Numbers written with `digits` hexadecimal digits, capital or small. `ranges` are sorted; their
+// numbers have at most that many digits.
 ByteRegex HexRegex(RegexSet& regexes, Ranges ranges, int digits) {
   if (digits == 0) return RegexSet::kEmpty;
   const int shift = 4 * (digits - 1);
@@ -258,14 +259,14 @@ ByteRegex AnyEscapeRegex(RegexSet& regexes, const CharSet& set) {
     if (set.Has(static_cast<uint8_t>(kEscaped[i]))) letters.Add(static_cast<uint8_t>(kEscapes[i]));
   }
   std::vector<ByteRegex> numbers = {HexRegex(regexes, Clip(set.ranges(), 0, 0xffff), 4)};
-  // The first surrogates, by what may follow: ranges of second ones.
+  // Ranges of first surrogates by the expression of the second surrogates that may follow.
   std::map<ByteRegex, std::vector<CharSet::Range>> firsts;
   std::map<char32_t, std::vector<CharSet::Range>> partial;
   const auto add = [&](char32_t from, char32_t to, const std::vector<CharSet::Range>& seconds) {
     firsts[HexRegex(regexes, seconds, 4)].push_back({0xd800 + from, 0xd800 + to});
   };
   for (const CharSet::Range& range : Clip(set.ranges(), 0x10000, kLastCharacter)) {
-    constexpr char32_t kLow = 0x3ff;  // of a second one
+    constexpr char32_t kLow = 0x3ff;  // payload bits of a second surrogate
     const char32_t begin = range.first - 0x10000, end = range.last - 0x10000;
     char32_t from = begin >> 10, to = end >> 10;
     if (from == to || (begin & kLow) != 0) {
@@ -296,7 +297,7 @@ std::optional<char32_t> HexAt(std::string_view text, size_t at) {
   return char32_t{value};
 }
 
-// The character whose escape is at `*at`, which is then after it; nullopt if there is none.
+// Reads the escape at *at and moves *at past it; nullopt if there is no escape.
 std::optional<char32_t> ReadEscape(std::string_view text, size_t* at) {
   if (*at + 1 >= text.size() || text[*at] != '\\') return std::nullopt;
   if (const size_t letter = kEscapes.find(text[*at + 1]); letter != kEscapes.npos) {

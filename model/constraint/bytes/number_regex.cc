@@ -27,11 +27,11 @@ double ToDouble(const Decimal& value) {
                                        value.is_zero() ? "0" : value.digits(), value.exponent());
   double number = 0;
   const auto result = std::from_chars(text.data(), text.data() + text.size(), number);
-  // Beyond the range of doubles.
+  // NaN if it is outside of the range of doubles.
   return result.ec == std::errc() ? number : std::nan("");
 }
 
-// Builds expressions of magnitudes: texts without sign.
+// Builds expressions of magnitudes, which are numbers without a sign.
 class Magnitudes {
  public:
   explicit Magnitudes(RegexSet& regexes) : regexes_(regexes) {}
@@ -51,18 +51,18 @@ class Magnitudes {
   ByteRegex MaybeFraction() {
     return regexes_.Or(RegexSet::kEmpty, Point(Digits(1, kMaxFractionDigits)));
   }
-  // All within the limits.
+  // All magnitudes within the limits.
   ByteRegex All(bool integer) {
     return integer ? Integer() : regexes_.Concat(Integer(), MaybeFraction());
   }
 
-  // The integers within the limits: 1.0, 1.00, ... too.
+  // The integers within the limits, also as 1.0, 1.00, ...
   ByteRegex WholeNumbers() {
     return regexes_.And(All(false), regexes_.Concat(Integer(), FractionEqual("")));
   }
 
-  // A digit before the point, not 0, with any within the limits after it; of them at most
-  // `fraction_digits` do not count among zeros at the end.
+  // One digit except 0, and perhaps a fraction within the limits. Without the zeros at its end, the
+  // fraction has at most `fraction_digits` digits.
   ByteRegex Mantissa(int32_t fraction_digits) {
     const ByteRegex digits = regexes_.Concat(Digits(0, fraction_digits), Zeros(0));
     const ByteRegex one = Digit('1');
@@ -72,7 +72,7 @@ class Magnitudes {
 
   ByteRegex ZeroMantissa() { return regexes_.And(All(false), Equal(Decimal())); }
 
-  // The exponents as JSON has them, with up to two zeros before their digits.
+  // The exponents in the syntax of JSON, with up to two zeros before their digits.
   ByteRegex Exponents(const std::vector<int32_t>& exponents) {
     const auto sign = [this](char c) { return Text(std::string(1, c)); };
     std::vector<ByteRegex> texts;
@@ -88,11 +88,11 @@ class Magnitudes {
     return regexes_.Concat(regexes_.Or(Text("e"), Text("E")), regexes_.Or(texts));
   }
 
-  // The magnitudes from `low` to `high` as a digit, perhaps a fraction, and an exponent.
+  // The magnitudes in the range, written as a digit, perhaps a fraction, and an exponent.
   ByteRegex Scientific(const NumberRange& range) {
     const Decimal zero;
     static const Decimal kOne = *Decimal::Parse("1"), kTen = *Decimal::Parse("10");
-    std::map<ByteRegex, std::vector<int32_t>> exponents;  // by the mantissas
+    std::map<ByteRegex, std::vector<int32_t>> exponents;  // by mantissa
     const bool has_zero = (!range.min.has_value() || *range.min < zero ||
                            (*range.min == zero && !range.min_exclusive)) &&
                           (!range.max.has_value() || *range.max > zero ||
@@ -109,7 +109,7 @@ class Magnitudes {
           return;
         }
         const Decimal scaled = bound->Scaled(-exponent);
-        // A bound outside of the decade leaves all of it or none.
+        // A bound outside of the decade allows all of it or nothing.
         const bool is_below = scaled < kOne, is_above = scaled >= kTen;
         if (is_below || is_above) {
           if (is_above == above) mantissa = RegexSet::kNone;
@@ -130,16 +130,16 @@ class Magnitudes {
     return regexes_.Or(texts);
   }
 
-  // Of the value; with longer fractions than All holds.
+  // The texts with the value of the bound. They may have longer fractions than All allows.
   ByteRegex Equal(const Decimal& bound) {
     return regexes_.Concat(Text(bound.IntegerDigits()), FractionEqual(bound.FractionDigits()));
   }
 
-  // Of smaller values than the magnitude of the bound; with others than All holds.
+  // The texts with smaller values than the magnitude of the bound. All may exclude some of them.
   ByteRegex Below(const Decimal& bound) {
     const std::string integer = bound.IntegerDigits();
     std::vector<ByteRegex> parts;
-    // Fewer digits.
+    // Integers with fewer digits.
     const auto shorter = static_cast<int32_t>(integer.size()) - 1;
     if (shorter > 0) {
       parts.push_back(Text("0"));
@@ -166,8 +166,8 @@ class Magnitudes {
     return regexes_.Or(RegexSet::kEmpty, Point(Digits(1, RegexSet::kUnbounded)));
   }
 
-  // The digits before the first that differs, one that differs towards `end` ('\0' or '9'), and any
-  // behind: as many as the integer has.
+  // Adds integers with as many digits as `integer`: the same digits up to a place, there a digit
+  // that is nearer to `end` ('\0' or '9'), and then any digits.
   void AddDifferent(const std::string& integer, char end, std::vector<ByteRegex>* parts) {
     for (size_t i = 0; i < integer.size(); ++i) {
       const char least = i == 0 && integer.size() > 1 ? '1' : '0';
@@ -188,7 +188,7 @@ class Magnitudes {
     if (fraction.empty()) return RegexSet::kNone;
     std::vector<ByteRegex> parts = {RegexSet::kEmpty};
     for (size_t i = 0; i < fraction.size(); ++i) {
-      // A part of the bound's digits is less, as the last is not 0.
+      // A proper prefix of the bound's digits is smaller, because the last digit is not 0.
       const ByteRegex same = Text(fraction.substr(0, i));
       if (i > 0) parts.push_back(Point(same));
       const ByteRegex digit = Digit('0', static_cast<char>(fraction[i] - 1));
@@ -210,14 +210,14 @@ class Magnitudes {
   RegexSet& regexes_;
 };
 
-// Reads the digits of a magnitude and keeps the remainder by `modulus` of what they make, as an
-// integer in units of 10^-scale.
+// Reads the digits of a magnitude as an integer in units of 10^-scale, and keeps the remainder of
+// its division by `modulus`.
 class MultipleAutomaton final : public RegexSet::Automaton {
  public:
   MultipleAutomaton(int32_t modulus, int32_t scale) : modulus_(modulus), scale_(scale) {}
 
   bool Accepts(int32_t state) const override {
-    // The digits that are left out are zeros.
+    // Digits that are not written are zeros.
     int64_t remainder = state % modulus_;
     for (int32_t i = DigitsLeft(state); i > 0 && remainder != 0; --i) {
       remainder = remainder * 10 % modulus_;
@@ -236,8 +236,8 @@ class MultipleAutomaton final : public RegexSet::Automaton {
   }
 
  private:
-  // States are remainder + modulus * part: part 0 is before the point, part 1 + n behind it and n
-  // digits.
+  // A state is remainder + modulus * part. Part 0 is before the point; part 1 + n is after the
+  // point and n digits.
   int32_t DigitsLeft(int32_t state) const {
     const int32_t part = state / modulus_;
     return part == 0 ? scale_ : scale_ - (part - 1);
@@ -247,7 +247,7 @@ class MultipleAutomaton final : public RegexSet::Automaton {
   const int32_t scale_;
 };
 
-// Of 10^exponent times a number of few digits.
+// The number digits * 10^exponent; nullopt if it has too many digits.
 std::optional<int64_t> SmallInteger(const std::string& digits, int64_t exponent) {
   constexpr int64_t kMaxDigits = 18;
   if (static_cast<int64_t>(digits.size()) + exponent > kMaxDigits) return std::nullopt;
@@ -257,12 +257,12 @@ std::optional<int64_t> SmallInteger(const std::string& digits, int64_t exponent)
   return value;
 }
 
-// nullopt if the divisor is too long.
+// Whether `number` is exactly a multiple of `of`; nullopt if `of` has too many digits.
 std::optional<bool> IsExactMultiple(const Decimal& number, const Decimal& of) {
   const std::optional<int64_t> divisor = SmallInteger(of.digits(), 0);
   if (!divisor.has_value() || of.is_zero()) return std::nullopt;
   if (number.is_zero()) return true;
-  // The last digit of both is not 0, so a number of finer units is no multiple.
+  // The last digit of both is not 0, so a number with a smaller last unit is not a multiple.
   if (number.exponent() < of.exponent()) return false;
   __int128 remainder = 0;
   for (const char digit : number.digits()) remainder = (remainder * 10 + (digit - '0')) % *divisor;
@@ -336,17 +336,17 @@ std::string Decimal::IntegerDigits() const {
   if (exponent_ > 0) {
     digits.append(static_cast<size_t>(exponent_), '0');
   } else {
-    const auto behind = static_cast<size_t>(-exponent_);
-    digits.resize(digits.size() - std::min(behind, digits.size()));
+    const auto decimals = static_cast<size_t>(-exponent_);
+    digits.resize(digits.size() - std::min(decimals, digits.size()));
   }
   return digits.empty() ? "0" : digits;
 }
 
 std::string Decimal::FractionDigits() const {
   if (exponent_ >= 0) return "";
-  const auto behind = static_cast<size_t>(-exponent_);
-  if (behind <= digits_.size()) return digits_.substr(digits_.size() - behind);
-  return std::string(behind - digits_.size(), '0') + digits_;
+  const auto decimals = static_cast<size_t>(-exponent_);
+  if (decimals <= digits_.size()) return digits_.substr(digits_.size() - decimals);
+  return std::string(decimals - digits_.size(), '0') + digits_;
 }
 
 std::strong_ordering operator<=>(const Decimal& a, const Decimal& b) {
@@ -360,7 +360,7 @@ std::strong_ordering operator<=>(const Decimal& a, const Decimal& b) {
     return static_cast<int64_t>(value.digits_.size()) + value.exponent_;
   };
   if (places(a) != places(b)) return places(larger_if_more) <=> places(other);
-  // From the same first place on; a part of the digits is less, as the last is not 0.
+  // Both start at the same place. A proper prefix is smaller, because the last digit is not 0.
   return larger_if_more.digits_ <=> other.digits_;
 }
 
@@ -369,7 +369,7 @@ ByteRegex NumberRegex(RegexSet& regexes, const NumberRange& range, TextForm form
   const bool any = form == TextForm::kJsonAny;
   const ByteRegex all =
       range.integer && any ? magnitudes.WholeNumbers() : magnitudes.All(range.integer);
-  // The magnitudes in a range, which is what the whole one is on this side of zero.
+  // The magnitudes in `side`, the part of the range on one side of zero.
   const auto within = [&](const NumberRange& side) {
     ByteRegex regex = all;
     const Decimal zero;
@@ -424,7 +424,7 @@ ByteRegex AnyNumberRegex(RegexSet& regexes) {
 
 std::optional<ByteRegex> MultipleRegex(RegexSet& regexes, const Decimal& of, TextForm form) {
   Magnitudes magnitudes(regexes);
-  // The multiples of `divisor` among the magnitudes that an expression holds.
+  // The multiples of `divisor` among the magnitudes of the expression `all`.
   const auto among = [&](const Decimal& divisor, ByteRegex all) -> std::optional<ByteRegex> {
     constexpr int64_t kMaxModulus = 1'000'000;
     const std::optional<int64_t> modulus =
@@ -461,7 +461,7 @@ MultipleVerdict CheckMultiple(std::string_view json_number, const Decimal& of) {
   if (!exact.has_value()) return MultipleVerdict::kDisputed;
   const double quotient = ToDouble(*number) / ToDouble(of);
   const bool rounded = std::isfinite(quotient) && std::trunc(quotient) == quotient;
-  // A divisor that is an integer divides the double itself, too.
+  // An integer divisor must also divide the double itself.
   const bool remainder = !of.is_integer() || std::fmod(ToDouble(*number), ToDouble(of)) == 0;
   if (*exact != rounded || *exact != (rounded && remainder)) return MultipleVerdict::kDisputed;
   return *exact ? MultipleVerdict::kYes : MultipleVerdict::kNo;

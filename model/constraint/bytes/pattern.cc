@@ -14,10 +14,10 @@
 namespace tlm {
 namespace {
 
-// Turns a tree into an expression, from the end of the pattern to its beginning. What is carried is
-// the language of the rest of the text behind the place that was reached; so an assertion about the
-// rest is an intersection. Assertions that look back see only the character before: the rest is
-// carried for each kind of it.
+// Translates a tree to an expression, from the end of the pattern to its beginning. At each place
+// it keeps the language of the rest of the text, so an assertion about the rest is an intersection.
+// Assertions that look back depend only on the character before, so the rest is kept for each kind
+// of character.
 class PatternLowering {
  public:
   PatternLowering(RegexSet& regexes, std::string_view pattern, TextForm form)
@@ -45,13 +45,13 @@ class PatternLowering {
   }
 
  private:
-  // What stands before a place in the text.
+  // The kind of character before a place in the text.
   enum Before { kAtBegin, kAfterWord, kAfterBreak, kAfterOther, kBefores };
   using Rests = std::array<ByteRegex, kBefores>;
 
-  // Of copies of repetitions that hold assertions.
+  // Limit of copies of repetitions that contain assertions.
   static constexpr int kMaxCopies = 4'096;
-  // Rounds in which the meaning of an unbounded repetition must settle.
+  // The language of an unbounded repetition must stop changing within this many rounds.
   static constexpr int kMaxRounds = 8;
 
   static Rests All(ByteRegex regex) {
@@ -75,7 +75,7 @@ class PatternLowering {
     return rest == any_text_ && regexes_.HasEmpty(first) ? rest : regexes_.Concat(first, rest);
   }
 
-  // Of a node without assertions.
+  // The expression of a node without assertions.
   ByteRegex Plain(const PatternNode& node) const {
     std::vector<ByteRegex> parts;
     if (node.kind == PatternNode::kChars) return Of(node.chars);
@@ -90,7 +90,7 @@ class PatternLowering {
     }
   }
 
-  // Puts the node before the rests.
+  // Sets `rests` to the rests with the node before them.
   absl::Status Prepend(const PatternNode& node, Rests* rests) {
     if (node.plain && node.kind != PatternNode::kSequence) {
       PrependPlain(Plain(node), rests, &node);
@@ -108,12 +108,13 @@ class PatternLowering {
         return PrependRepeat(node, rests);
       case PatternNode::kAhead:
       case PatternNode::kNotAhead: {
-        // Not any_text_: what has matched is then all there is, or none of it, in plain sight.
+        // kAny instead of any_text_: once a prefix has matched, the expression simplifies to kAny,
+        // and its complement to kNone.
         Rests ahead = All(RegexSet::kAny);
         TLM_RETURN_IF_ERROR(Prepend(node.parts.front(), &ahead));
         for (size_t i = 0; i < kBefores; ++i) {
           if (node.kind == PatternNode::kNotAhead) ahead[i] = NotBegin(ahead[i]);
-          // Not And: what is ahead holds more than texts.
+          // RegexSet::And instead of And, because `ahead` holds more than texts.
           (*rests)[i] = regexes_.And(ahead[i], (*rests)[i]);
         }
         return absl::OkStatus();
@@ -124,7 +125,7 @@ class PatternLowering {
     }
   }
 
-  // The texts that are not of the language.
+  // The texts that are not in the language.
   ByteRegex NotBegin(ByteRegex regex) const {
     if (regex == any_text_) return RegexSet::kNone;
     if (regex == RegexSet::kNone) return any_text_;
@@ -155,8 +156,8 @@ class PatternLowering {
     }
   }
 
-  // The texts of an expression that end in a character of a kind. `node` is what it was made of, if
-  // that is one node: of a repeated set of characters the last one is plain to see.
+  // The texts of an expression that end in a character of the kind. `node` is the expression's
+  // node, or null. For a repeated set of characters the last character follows from the node.
   ByteRegex EndingIn(Before kind, ByteRegex regex, const PatternNode* node) const {
     const bool is_repeat = node != nullptr && node->kind == PatternNode::kRepeat;
     const PatternNode* inside = is_repeat ? &node->parts.front() : node;
@@ -172,31 +173,31 @@ class PatternLowering {
   }
 
   void PrependPlain(ByteRegex regex, Rests* rests, const PatternNode* node = nullptr) const {
-    const Rests behind = *rests;
+    const Rests after = *rests;
     const bool may_be_empty = regexes_.HasEmpty(regex);
-    if (behind == All(behind[kAtBegin])) {
-      *rests = All(Concat(regex, behind[kAtBegin]));
+    if (after == All(after[kAtBegin])) {
+      *rests = All(Concat(regex, after[kAtBegin]));
       return;
     }
-    // Something must stand before what tells places apart.
+    // Something must come before a place where the kinds of character matter.
     ByteRegex some = RegexSet::kNone;
-    if (behind[kAfterWord] == behind[kAfterBreak] && behind[kAfterWord] == behind[kAfterOther]) {
+    if (after[kAfterWord] == after[kAfterBreak] && after[kAfterWord] == after[kAfterOther]) {
       const ByteRegex not_empty =
           may_be_empty ? And(regex, regexes_.Concat(any_char_, any_text_)) : regex;
-      some = Concat(not_empty, behind[kAfterWord]);
+      some = Concat(not_empty, after[kAfterWord]);
     } else {
       for (const Before before : {kAfterWord, kAfterBreak, kAfterOther}) {
-        if (behind[before] == RegexSet::kNone) continue;
-        some = Or(some, regexes_.Concat(EndingIn(before, regex, node), behind[before]));
+        if (after[before] == RegexSet::kNone) continue;
+        some = Or(some, regexes_.Concat(EndingIn(before, regex, node), after[before]));
       }
     }
     for (size_t i = 0; i < kBefores; ++i) {
-      (*rests)[i] = may_be_empty ? Or(some, behind[i]) : some;
+      (*rests)[i] = may_be_empty ? Or(some, after[i]) : some;
     }
   }
 
   absl::Status PrependAlternatives(const PatternNode& node, Rests* rests) {
-    const Rests behind = *rests;
+    const Rests after = *rests;
     std::vector<ByteRegex> plain;
     Rests all = All(RegexSet::kNone);
     const auto add = [&](const Rests& more) {
@@ -207,12 +208,12 @@ class PatternLowering {
         plain.push_back(Plain(part));
         continue;
       }
-      Rests one = behind;
+      Rests one = after;
       TLM_RETURN_IF_ERROR(Prepend(part, &one));
       add(one);
     }
     if (!plain.empty()) {
-      Rests one = behind;
+      Rests one = after;
       PrependPlain(regexes_.Or(plain), &one);
       add(one);
     }
@@ -220,10 +221,10 @@ class PatternLowering {
     return absl::OkStatus();
   }
 
-  // Of something with assertions inside.
+  // Repeats a node that contains assertions.
   absl::Status PrependRepeat(const PatternNode& node, Rests* rests) {
     const PatternNode& inside = node.parts.front();
-    const Rests behind = *rests;
+    const Rests after = *rests;
     if (node.max == RegexSet::kUnbounded) {
       TLM_ASSIGN_OR_RETURN(const bool done, PrependTempered(node, rests));
       if (done) return absl::OkStatus();
@@ -232,8 +233,8 @@ class PatternLowering {
       for (int32_t i = node.min; i < node.max; ++i) {
         const Rests before = *rests;
         TLM_RETURN_IF_ERROR(PrependCopy(inside, rests));
-        for (size_t j = 0; j < kBefores; ++j) (*rests)[j] = Or((*rests)[j], behind[j]);
-        if (*rests == before) break;  // more change nothing
+        for (size_t j = 0; j < kBefores; ++j) (*rests)[j] = Or((*rests)[j], after[j]);
+        if (*rests == before) break;  // further copies change nothing
       }
     }
     for (int32_t i = 0; i < node.min; ++i) {
@@ -253,8 +254,8 @@ class PatternLowering {
     return Prepend(inside, rests);
   }
 
-  // The alternatives that a node stands for, with those inside of its sequences; itself if there
-  // would be too many.
+  // The node as alternatives, including those inside of its sequences. If there would be too many,
+  // the node itself.
   static std::vector<PatternNode> Branches(const PatternNode& node) {
     constexpr size_t kMaxBranches = 32;
     std::vector<PatternNode> branches;
@@ -280,8 +281,9 @@ class PatternLowering {
                          [](const PatternNode& part) { return !part.plain; });
   }
 
-  // x* is the least X with X = x X | rest: found by substituting until nothing changes.
-  // Alternatives without assertions are repeated at once, as A X | Y has the solution A* Y.
+  // x* before `rest` is the least X with X = x X | rest. Substitutes until nothing changes.
+  // Alternatives A without assertions are repeated at once, because X = A X | Y has the solution A*
+  // Y.
   absl::Status PrependUnbounded(const PatternNode& node, Rests* rests) {
     const std::vector<PatternNode> branches = Branches(node.parts.front());
     std::vector<ByteRegex> plain;
@@ -294,11 +296,11 @@ class PatternLowering {
       }
     }
     const ByteRegex loop = regexes_.Repeat(regexes_.Or(plain), 0, RegexSet::kUnbounded);
-    const Rests behind = *rests;
+    const Rests after = *rests;
     PrependPlain(loop, rests);
     for (int round = 0; round < kMaxRounds; ++round) {
       const Rests before = *rests;
-      *rests = behind;
+      *rests = after;
       for (const PatternNode* other : others) {
         Rests one = before;
         TLM_RETURN_IF_ERROR(PrependCopy(*other, &one));
@@ -313,7 +315,8 @@ class PatternLowering {
         Quoted(pattern_), node.offset);
   }
 
-  // ((?!x)C)* before the end of the text: texts over C with x at no place before the end.
+  // ((?!x)C)* before the end of the text: the texts over C in which x matches at no place before
+  // the end.
   absl::StatusOr<bool> PrependTempered(const PatternNode& node, Rests* rests) {
     const PatternNode& inside = node.parts.front();
     if (*rests != All(RegexSet::kEmpty) || inside.kind != PatternNode::kSequence ||
@@ -334,7 +337,7 @@ class PatternLowering {
     return true;
   }
 
-  // Texts with what `rests` says at the begin or behind some character.
+  // The texts with a rest in `rests` at their beginning or after any of their characters.
   ByteRegex SearchFor(const Rests& rests) const {
     if (rests == All(rests[kAtBegin])) return Concat(any_text_, rests[kAtBegin]);
     Rests found = rests;
@@ -357,7 +360,7 @@ class PatternLowering {
   mutable std::map<std::vector<CharSet::Range>, ByteRegex> by_set_;
   const ByteRegex any_char_;
   const ByteRegex any_text_;
-  std::array<CharSet, kBefores> kinds_;  // the character before; none for kAtBegin
+  std::array<CharSet, kBefores> kinds_;  // the characters of each kind; empty for kAtBegin
   int copies_ = 0;
 };
 

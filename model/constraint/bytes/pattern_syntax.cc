@@ -36,15 +36,15 @@ class PatternParser {
   }
 
  private:
-  // The flags i, s and m, from where they are set to the end of the group.
+  // The flags i, s and m. They hold from the place where they are set to the end of the group.
   struct Flags {
     bool ignore_case = false, dot_all = false, multiline = false;
   };
-  // A class or one character, of an escape or of a part of a class.
+  // The characters of an escape or of a part of a class.
   struct ClassPart {
-    CharSet chars;                   // by ECMA-262
-    CharSet in_python;               // by Python's re
-    std::optional<char32_t> single;  // an end of a range
+    CharSet chars;                   // in ECMA-262
+    CharSet in_python;               // in Python's re
+    std::optional<char32_t> single;  // set for a single character, which may end a range
   };
 
   absl::Status Bad(size_t offset, std::string_view what) const {
@@ -96,7 +96,7 @@ class PatternParser {
     return only;
   }
 
-  // An atom or assertion, with its quantifier.
+  // Reads an atom or assertion with its quantifier.
   absl::Status Term(int depth, PatternNode* sequence) {
     const size_t offset = position_;
     TLM_ASSIGN_OR_RETURN(std::optional<PatternNode> atom, Atom(depth));
@@ -130,7 +130,7 @@ class PatternParser {
       TLM_ASSIGN_OR_RETURN(counts, Braces());
     }
     if (!counts.has_value()) return counts;
-    Take("?");  // lazy: the same texts
+    Take("?");  // a lazy quantifier matches the same texts
     if (Peek() == '+')
       return Bad(position_, "has a possessive quantifier, which is not supported,");
     if (Peek() == '*' || Peek() == '?') return Bad(position_, "has a quantifier of nothing");
@@ -142,7 +142,7 @@ class PatternParser {
     return counts;
   }
 
-  // {m}, {m,} or {m,n}; nothing, and nothing read, if it is something else.
+  // Reads {m}, {m,} or {m,n}. For anything else reads nothing and returns nullopt.
   absl::StatusOr<std::optional<std::pair<int32_t, int32_t>>> Braces() {
     const size_t offset = position_;
     const auto none = [&] {
@@ -167,7 +167,7 @@ class PatternParser {
                      unbounded ? RegexSet::kUnbounded : static_cast<int32_t>(*max));
   }
 
-  // Digits; a number above all limits for one that is.
+  // Reads digits. A number that is too large becomes a number above all limits.
   std::optional<int64_t> Count() {
     const size_t begin = position_;
     int64_t count = 0;
@@ -178,7 +178,7 @@ class PatternParser {
     return count;
   }
 
-  // Nothing for a group that only sets flags.
+  // Returns nullopt for a group that only sets flags.
   absl::StatusOr<std::optional<PatternNode>> Atom(int depth) {
     const size_t offset = position_;
     switch (Peek()) {
@@ -234,7 +234,8 @@ class PatternParser {
     return node;
   }
 
-  // Of a group that is no lookahead. False for one that only sets flags, which is read whole.
+  // Reads the start of a group that is not a lookahead. If the group only sets flags, reads all of
+  // it and returns false.
   absl::StatusOr<bool> GroupStart() {
     const size_t offset = position_;
     Take("(");
@@ -305,7 +306,8 @@ class PatternParser {
   }
 
   static ClassPart Single(char32_t c) { return {CharSet::Of(c), CharSet::Of(c), c}; }
-  // Of \D and the like: other cases first, as a character and its other case are one.
+  // A class such as \D. Other cases are added before the negation, because a character and its
+  // other case count as one.
   ClassPart Whole(const CharSet& set, bool negated) const { return Whole(set, set, negated); }
   ClassPart Whole(const CharSet& set, const CharSet& in_python, bool negated) const {
     if (!negated) return {set, in_python, std::nullopt};
@@ -315,7 +317,7 @@ class PatternParser {
     return ~(flags_.ignore_case ? WithOtherCases(set) : set);
   }
 
-  // What begins with a backslash, apart from assertions.
+  // Reads an escape that is not an assertion.
   absl::StatusOr<ClassPart> Escape() {
     const size_t offset = position_;
     Take("\\");
@@ -382,7 +384,7 @@ class PatternParser {
     return value;
   }
 
-  // Behind \x or \u.
+  // Reads the rest of an escape after \x or \u.
   absl::StatusOr<ClassPart> CodeEscape(size_t offset, size_t digits) {
     std::optional<uint32_t> code;
     if (Take("{")) {
@@ -406,7 +408,7 @@ class PatternParser {
     return Single(*code);
   }
 
-  // Behind \p or \P.
+  // Reads the rest of an escape after \p or \P.
   absl::StatusOr<ClassPart> Property(size_t offset, bool negated) {
     std::string_view name = Rest().substr(0, 1);
     if (Take("{")) {
@@ -443,7 +445,7 @@ class PatternParser {
       Take("-");
       TLM_ASSIGN_OR_RETURN(const ClassPart last, OneOfClass());
       if (!first.single.has_value() || !last.single.has_value()) {
-        // Beside \w and the like a hyphen is one.
+        // Next to \w and similar classes a hyphen is a literal.
         add(Single('-'));
         add(first);
         add(last);

@@ -1,4 +1,4 @@
-// The syntax of patterns (pattern.h), as a tree.
+// Parses a pattern (pattern.h) to a syntax tree.
 #ifndef TLM_MODEL_CONSTRAINT_BYTES_PATTERN_SYNTAX_H_
 #define TLM_MODEL_CONSTRAINT_BYTES_PATTERN_SYNTAX_H_
 
@@ -12,7 +12,8 @@
 
 namespace tlm {
 
-// `parts` are those of a sequence, the alternatives, or the one that is repeated or looked for.
+// `parts` are the parts of a sequence, the alternatives, or the one node that is repeated or
+// asserted.
 struct PatternNode {
   enum Kind {
     kChars,
@@ -27,15 +28,15 @@ struct PatternNode {
     kNotAhead,
   };
   Kind kind = kSequence;     // an empty sequence is the empty text
-  CharSet chars;             // of kChars
-  int32_t min = 1, max = 1;  // of kRepeat
-  bool multiline = false;    // of kBegin and kEnd
+  CharSet chars;             // kChars
+  int32_t min = 1, max = 1;  // kRepeat
+  bool multiline = false;    // kBegin, kEnd: also match at lines
   bool plain = true;         // no assertion inside
-  size_t offset = 0;         // in the pattern
+  size_t offset = 0;         // bytes from the pattern's begin
   std::vector<PatternNode> parts;
 };
 
-// Reads a pattern. Errors as of ParsePattern.
+// Parses a pattern. Fails as ParsePattern does, except for the limit of `regexes`.
 absl::StatusOr<PatternNode> ReadPattern(std::string_view pattern);
 
 }  // namespace tlm

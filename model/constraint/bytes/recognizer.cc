@@ -8,8 +8,8 @@ namespace tlm {
 
 ByteRegex LiteralsRegex(RegexSet& regexes, std::vector<std::string_view> texts) {
   std::sort(texts.begin(), texts.end());
-  // The path of one text in the tree of all: open[i] holds the alternatives after its first i
-  // bytes.
+  // The path of the current text in the tree of all texts: open[i] holds the alternatives after its
+  // first i bytes.
   std::vector<std::vector<ByteRegex>> open(1);
   std::string_view path;
   const auto close_to = [&](size_t depth) {

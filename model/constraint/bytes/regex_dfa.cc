@@ -34,11 +34,11 @@ RegexDfa::State RegexDfa::Fill(State state, uint8_t byte) {
 bool RegexDfa::IsLive(ByteRegex regex) {
   if (regexes_.IsPlainlyLive(regex)) return true;
   if (const auto known = live_.find(regex); known != live_.end()) return known->second;
-  // Depth first, with a look at all next steps before the first is taken. `path` leads to what is
-  // looked at.
+  // Searches depth first, but tests all next expressions before it descends. `path` leads to the
+  // current expression.
   struct Step {
     ByteRegex regex;
-    std::vector<ByteRegex> next;  // not tried
+    std::vector<ByteRegex> next;  // not visited yet
   };
   std::vector<Step> path;
   std::vector<ByteRegex> visited;
@@ -73,7 +73,8 @@ bool RegexDfa::IsLive(ByteRegex regex) {
     visit(next);
   }
   if (!is_live) return false;
-  // Those beside the path may reach what it reaches: they are to be searched again.
+  // Visited expressions that are not on the path may reach a live one, so they are searched again
+  // later.
   for (const ByteRegex other : visited) live_.erase(other);
   for (const Step& step : path) live_[step.regex] = true;
   return true;

@@ -1,4 +1,4 @@
-// The automaton of an expression, made as far as it is walked.
+// The automaton of an expression. States are created when they are first reached.
 #ifndef TLM_MODEL_CONSTRAINT_BYTES_REGEX_DFA_H_
 #define TLM_MODEL_CONSTRAINT_BYTES_REGEX_DFA_H_
 
@@ -12,22 +12,22 @@
 
 namespace tlm {
 
-// States are derivatives. Not thread-safe.
+// Each state is a derivative of the expression. Not thread-safe.
 class RegexDfa {
  public:
   using State = int32_t;
   // No string leads from here to an accepting state.
   static constexpr State kDead = -1;
 
-  // `regexes` outlives this. At most so many states. Once there would be more, full() is true, and
-  // the states in excess are kDead.
+  // `regexes` must outlive the automaton. Once it would have more than `max_states`, full() is true
+  // and further states are kDead.
   RegexDfa(RegexSet& regexes, ByteRegex start, size_t max_states);
 
   // kDead if the expression holds no string.
   State start() const { return start_; }
-  // Of any expression of `regexes`: one automaton may serve several.
+  // The state of any expression of `regexes`: one automaton may serve several expressions.
   State StateOf(ByteRegex regex);
-  // Of a state that is not kDead.
+  // The state after `byte`. `state` must not be kDead.
   State Next(State state, uint8_t byte) {
     const int32_t known = states_[static_cast<size_t>(state)].next[byte];
     return known == kUnknown ? Fill(state, byte) : known;
@@ -51,7 +51,7 @@ class RegexDfa {
   }
 
   size_t size() const { return states_.size(); }
-  // About the memory it takes, without that of `regexes`.
+  // Approximate memory, without the memory of `regexes`.
   size_t bytes() const {
     return states_.capacity() * sizeof(StateRow) +
            kBytesPerHashEntry * (by_regex_.size() + live_.size());
@@ -62,11 +62,11 @@ class RegexDfa {
   static constexpr int32_t kUnknown = -2;
   struct StateRow {
     ByteRegex regex;
-    std::array<int32_t, 256> next;
+    std::array<int32_t, 256> next;  // state by byte, or kUnknown
   };
 
   State Fill(State state, uint8_t byte);
-  // Whether the expression holds any string: searches what can be reached, and remembers it.
+  // Whether the expression holds any string. Searches the derivatives and caches the result.
   bool IsLive(ByteRegex regex);
 
   RegexSet& regexes_;

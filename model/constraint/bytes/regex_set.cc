@@ -6,7 +6,7 @@
 namespace tlm {
 namespace {
 
-// Parts alike that each part of a union or intersection is compared with.
+// How many parts of the same shape a part of a union or intersection is compared with.
 constexpr size_t kMaxCompared = 64;
 
 }  // namespace
@@ -47,7 +47,7 @@ ByteRegex RegexSet::Intern(Node node, std::span<const ByteRegex> parts, const By
     node.begin = static_cast<int32_t>(sets_.size());
     sets_.push_back(*set);
   } else {
-    // `parts` may lie in parts_.
+    // `parts` may be stored in parts_.
     const std::vector<ByteRegex> copy(parts.begin(), parts.end());
     node.begin = static_cast<int32_t>(parts_.size());
     parts_.insert(parts_.end(), copy.begin(), copy.end());
@@ -59,11 +59,11 @@ ByteRegex RegexSet::Intern(Node node, std::span<const ByteRegex> parts, const By
   return regex;
 }
 
-// Fills in what follows from the parts.
+// Sets the fields of a node that follow from its parts.
 void RegexSet::Describe(Node* node, ByteRegex regex, std::span<const ByteRegex> parts) const {
   const auto is_live = [this](ByteRegex part) { return IsPlainlyLive(part); };
   for (const ByteRegex part : parts) {
-    // Of what follows something that is not empty no derivative is made.
+    // A part after one that is never empty is not derived.
     if (node->kind == Kind::kConcat && part != parts[0] && !HasEmpty(parts[0])) continue;
     node->depth = std::max(node->depth, this->node(part).depth + 1);
   }
@@ -115,7 +115,7 @@ ByteRegex RegexSet::Concat(std::span<const ByteRegex> parts) {
   return regex;
 }
 
-// Chains hang to the right: equal strings of parts are equal expressions.
+// Concatenations nest to the right, so that equal sequences of parts are equal expressions.
 ByteRegex RegexSet::Concat(ByteRegex first, ByteRegex rest) {
   if (first == kNone || rest == kNone) return kNone;
   if (first == kEmpty) return rest;
@@ -138,7 +138,7 @@ ByteRegex RegexSet::Concat(ByteRegex first, ByteRegex rest) {
   return Intern({.kind = Kind::kConcat, .has_empty = HasEmpty(first) && HasEmpty(rest)}, parts);
 }
 
-// One repetition of r for two behind each other, where at least one is not r itself.
+// Joins two successive repetitions of r, of which at least one is not r itself, to one.
 std::optional<ByteRegex> RegexSet::JoinRepeats(ByteRegex first, ByteRegex second) {
   if (first == kAny && second == kAny) return kAny;
   const bool is_first = node(first).kind == Kind::kRepeat;
@@ -163,7 +163,8 @@ std::optional<ByteRegex> RegexSet::JoinRepeats(ByteRegex first, ByteRegex second
 ByteRegex RegexSet::Or(std::span<const ByteRegex> parts) { return Combine(Kind::kOr, parts); }
 ByteRegex RegexSet::And(std::span<const ByteRegex> parts) { return Combine(Kind::kAnd, parts); }
 
-// Associative, commutative and idempotent; sets of bytes become one.
+// Makes a union or intersection. Parts are flattened, sorted and deduplicated, and sets of bytes
+// are merged.
 ByteRegex RegexSet::Combine(Kind kind, std::span<const ByteRegex> parts) {
   const bool is_or = kind == Kind::kOr;
   const ByteRegex neutral = is_or ? kNone : kAny;
@@ -177,7 +178,7 @@ ByteRegex RegexSet::Combine(Kind kind, std::span<const ByteRegex> parts) {
       flat.push_back(part);
     }
   }
-  // Sorting and comparing them.
+  // The cost of sorting and comparing the parts.
   if (!meter_.Spend(4 * static_cast<int64_t>(flat.size()))) {
     full_ = true;
     return kNone;
@@ -208,7 +209,7 @@ ByteRegex RegexSet::Combine(Kind kind, std::span<const ByteRegex> parts) {
   }
   if (std::find(rest.begin(), rest.end(), absorbing) != rest.end()) return absorbing;
   for (const ByteRegex part : rest) {
-    // x and its complement.
+    // `part` is the complement of another part.
     if (node(part).kind == Kind::kNot &&
         std::binary_search(rest.begin(), rest.end(), PartsOf(part)[0])) {
       return absorbing;
@@ -227,8 +228,8 @@ ByteRegex RegexSet::Combine(Kind kind, std::span<const ByteRegex> parts) {
   return Intern({.kind = kind, .has_empty = empty}, rest);
 }
 
-// What two alternatives are together, where that is an expression like them: of those that differ
-// in their first part only, and there in the bytes or in the counts.
+// Joins two alternatives to one expression if they differ only in their first part, and there only
+// in the bytes or in the counts.
 std::optional<ByteRegex> RegexSet::Join(ByteRegex a, ByteRegex b) {
   if (node(a).kind == Kind::kConcat) {
     if (node(b).kind != Kind::kConcat || PartsOf(a)[1] != PartsOf(b)[1]) return std::nullopt;
@@ -248,9 +249,9 @@ std::optional<ByteRegex> RegexSet::Join(ByteRegex a, ByteRegex b) {
   return Repeat(repeated, std::min(one.min, other.min), std::max(one.max, other.max));
 }
 
-// Joins alternatives that end alike. `parts` are sorted, and may be unsorted afterwards.
+// Joins alternatives with the same end. `parts` are sorted; afterwards they may be unsorted.
 void RegexSet::JoinAlternatives(std::vector<ByteRegex>* parts) {
-  // By what follows the first part, or by what is repeated.
+  // The rest after the first part, or the repeated part.
   const auto key = [this](ByteRegex part) {
     const Node& of = node(part);
     if (of.kind == Kind::kConcat) return PartsOf(part)[1];
@@ -274,7 +275,8 @@ void RegexSet::JoinAlternatives(std::vector<ByteRegex>* parts) {
   *parts = std::move(joined);
 }
 
-// Alternatives that are plainly within another, or conditions that another is plainly within.
+// Drops alternatives that another alternative contains (IsWithin), or conditions that contain
+// another condition.
 void RegexSet::DropImplied(bool is_or, std::vector<ByteRegex>* parts) const {
   const auto shape = [this](ByteRegex part) { return node(part).shape; };
   std::sort(parts->begin(), parts->end(), [&shape](ByteRegex a, ByteRegex b) {
@@ -299,7 +301,7 @@ void RegexSet::DropImplied(bool is_or, std::vector<ByteRegex>* parts) const {
   *parts = std::move(kept);
 }
 
-// Whether all strings of one expression are plainly in another. False says nothing.
+// True only if `of` holds all strings of `part`. False says nothing.
 bool RegexSet::IsWithin(ByteRegex part, ByteRegex of) const {
   while (part != of) {
     const Node& inner = node(part);

@@ -18,45 +18,47 @@
 
 namespace tlm {
 
-// About the memory of an entry in a hash table of numbers, in bytes.
+// Approximate memory of an entry in a hash table of numbers, in bytes.
 inline constexpr size_t kBytesPerHashEntry = 48;
 
-// The hash of a sequence of numbers: `hash` is that of those before `number`, 0 of none.
+// Extends the hash of a sequence by a number. The hash of the empty sequence is 0.
 template <typename Number>
 size_t MixHash(size_t hash, Number number) {
   constexpr uint64_t kFactor = 0x9e3779b97f4a7c15u;  // 2^64 / the golden ratio, odd
   return (hash ^ static_cast<uint64_t>(number)) * kFactor + (hash >> 29);
 }
 
-// An expression of a RegexSet. Equal expressions are one; different ones may mean the same.
+// An expression of a RegexSet. Equal expressions have the same number; different expressions may
+// hold the same strings.
 enum class ByteRegex : int32_t {};
 
-// Makes and keeps expressions. What Brzozowski calls a derivative of a language by a byte holds the
-// rests of its strings that begin with the byte; derivatives of an expression are expressions, and
-// with the simplifications made here there are finitely many. Those keep counted repetitions small:
-// of r{0,9}s | r{0,8}s only the first stays. Not thread-safe.
+// Makes and keeps expressions. The derivative of a language by a byte (Brzozowski) holds the rests
+// of its strings that begin with the byte. The derivative of an expression is an expression, and
+// with the simplifications made here there are finitely many. The simplifications keep counted
+// repetitions small: r{0,9}s | r{0,8}s becomes r{0,9}s. Not thread-safe.
 class RegexSet {
  public:
   static constexpr ByteRegex kNone{0};   // no string
   static constexpr ByteRegex kEmpty{1};  // the empty string
   static constexpr ByteRegex kAny{2};    // all strings
   static constexpr int32_t kUnbounded = std::numeric_limits<int32_t>::max();
-  // About the memory of an expression with its derivatives, to make a number of them of bytes.
+  // Approximate memory of an expression with its derivatives. Converts a limit in bytes to a number
+  // of expressions.
   static constexpr size_t kBytesPerExpression = 256;
 
-  // What an expression would be too large for. Its states are numbers; immutable.
+  // A language that would be too large as an expression. States are numbers. Immutable.
   class Automaton {
    public:
     static constexpr int32_t kDead = -1;
     virtual ~Automaton() = default;
     virtual int32_t Next(int32_t state, uint8_t byte) const = 0;
     virtual bool Accepts(int32_t state) const = 0;
-    // Whether it is plain that some text leads from the state to one that accepts.
+    // True only if some text leads from the state to an accepting state. False says nothing.
     virtual bool IsPlainlyLive(int32_t /*state*/) const { return false; }
   };
 
-  // At most so many expressions, with 16 parts each on average, and kMaxDepth in one another. Once
-  // there would be more, full() is true and new ones are kNone.
+  // The set has at most `max_expressions`, with 16 parts each on average, nested at most kMaxDepth
+  // deep. Once there would be more, full() is true and new expressions are kNone.
   static constexpr int32_t kMaxDepth = 500;
   explicit RegexSet(size_t max_expressions);
 
@@ -72,24 +74,24 @@ class RegexSet {
   // 0 <= min <= max; max may be kUnbounded.
   ByteRegex Repeat(ByteRegex regex, int32_t min, int32_t max);
 
-  // What is accepted from a state on, which is not kDead. States of one automaton are one
-  // expression only if they are equal.
+  // The strings that the automaton accepts from `state`, which must not be kDead. Two states of an
+  // automaton are the same expression only if they are equal.
   ByteRegex StateOf(std::shared_ptr<const Automaton> automaton, int32_t state);
 
-  // Whether it holds the empty string.
+  // Whether the expression holds the empty string.
   bool HasEmpty(ByteRegex regex) const { return node(regex).has_empty; }
-  // Whether it is plain that it holds a string. Other expressions may hold some, too.
+  // True only if the expression holds a string. False says nothing.
   bool IsPlainlyLive(ByteRegex regex) const { return node(regex).live; }
   ByteRegex Derivative(ByteRegex regex, uint8_t byte);
-  // The bytes whose derivatives are that by `byte`, or some of them; with `byte` itself.
+  // Bytes whose derivatives equal the derivative by `byte`. Includes `byte`, but perhaps not all.
   ByteSet SameDerivative(ByteRegex regex, uint8_t byte) const;
 
-  // The sets that expressions are made of.
+  // All byte sets that occur in expressions.
   std::span<const ByteSet> sets() const { return sets_; }
-  // Of making derivatives. Without what it needs, full() is true.
+  // The work allowed for new derivatives. Once it is used up, full() is true.
   WorkMeter& meter() { return meter_; }
   size_t size() const { return nodes_.size(); }
-  // About the memory it takes.
+  // Approximate memory.
   size_t bytes() const {
     return nodes_.capacity() * sizeof(Node) + parts_.capacity() * sizeof(ByteRegex) +
            sets_.capacity() * sizeof(ByteSet) +
@@ -103,12 +105,12 @@ class RegexSet {
     Kind kind = Kind::kNone;
     bool has_empty = false;
     bool live = false;           // IsPlainlyLive
-    int32_t min = 0, max = 0;    // of kRepeat; of kState the automaton in automata_ and its state
-    int32_t begin = 0, end = 0;  // of its parts in parts_; of kBytes `begin` is that in sets_
-    int32_t depth = 1;           // of calls that find a derivative
-    // A hash of what is the same in expressions that differ in counts and sets of bytes only.
+    int32_t min = 0, max = 0;    // kRepeat: counts; kState: index in automata_, and the state
+    int32_t begin = 0, end = 0;  // its parts in parts_; kBytes: `begin` is an index in sets_
+    int32_t depth = 1;           // depth of the recursion that computes a derivative
+    // Equal for expressions that differ only in counts and sets of bytes.
     uint64_t shape = 0;
-    ByteRegex next_of_hash = kNone;  // another with the same hash; kNone at the end
+    ByteRegex next_of_hash = kNone;  // another expression with the same hash, or kNone
   };
 
   const Node& node(ByteRegex regex) const { return nodes_[static_cast<size_t>(regex)]; }

@@ -16,7 +16,7 @@ EarleyRecognizer::EarleyRecognizer(std::shared_ptr<const GrammarNetwork> network
       regexes_(network_->regexes()),
       dfa_(regexes_, RegexSet::kNone, limits.max_states),
       frames_(1) {
-  // The empty terminal in front of the root.
+  // An empty terminal before the root rule.
   made_.push_back({.node = network_->rule(network_->root()).start, .frame = kOuterFrame});
   start_ = Make();
 }
@@ -54,7 +54,7 @@ EarleyRecognizer::State EarleyRecognizer::Step(State state, uint8_t byte) {
 }
 
 ByteSet EarleyRecognizer::NextBytes(State state) {
-  std::array<bool, 256> alive{};  // by class
+  std::array<bool, 256> alive{};  // by class of bytes
   for (const uint8_t byte : network_->classes()) {
     if (full_) break;
     Spend(ReadingsOf(state).size());
@@ -170,7 +170,7 @@ void EarleyRecognizer::Expand(Place place) {
 void EarleyRecognizer::Call(int32_t rule, Place after) {
   if (network_->rule(rule).nullable) Visit(after);
   const int32_t start = network_->rule(rule).start;
-  // What the call returns to returns at once: nothing is to be kept for it.
+  // After the call its caller returns at once, so the call keeps the frame of its caller.
   if (network_->IsEnd(after.node)) return Visit({start, after.frame});
   const auto [row, is_new] = row_of_.emplace(rule, static_cast<int32_t>(rows_.size()));
   if (is_new) {
@@ -181,7 +181,7 @@ void EarleyRecognizer::Call(int32_t rule, Place after) {
 }
 
 void EarleyRecognizer::Return(int32_t frame) {
-  // A call that began here has read nothing: Call() has gone on behind it.
+  // A call that began in this state has read nothing; Call() has already continued after it.
   if (frame < 0 || !returned_.insert(frame).second) return;
   if (frame == kOuterFrame) made_accepts_ = true;
   const Frame of = frames_[static_cast<size_t>(frame)];
@@ -189,7 +189,7 @@ void EarleyRecognizer::Return(int32_t frame) {
   for (int32_t i = of.begin; i < of.end; ++i) Visit(places_[static_cast<size_t>(i)]);
 }
 
-// Rows that name no other row become frames one by one, and the others together.
+// Rows that refer to no other row become frames one by one; the other rows become a group.
 void EarleyRecognizer::MakeFrames() {
   const auto is_open = [&](const Place& place) { return place.frame < 0; };
   const auto resolve = [&](Row& row) {
@@ -218,7 +218,7 @@ void EarleyRecognizer::MakeFrames() {
 
 void EarleyRecognizer::MakeFrameGroup(std::span<const size_t> rows) {
   for (size_t i = 0; i < rows.size(); ++i) rows_[rows[i]].frame = ~static_cast<int32_t>(i);
-  // Frames of the group are now named by their place in it, so that equal groups are equal.
+  // Frames of the group are numbered by their index in it, so that equal groups have equal content.
   size_t hash = rows.size();
   for (const size_t i : rows) {
     Row& row = rows_[i];

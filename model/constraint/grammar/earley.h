@@ -1,5 +1,5 @@
-// Texts of a context-free grammar, byte by byte, after Earley ("An efficient context-free parsing
-// algorithm", 1970): all readings of a text at once, of any grammar.
+// Recognizes the texts of any context-free grammar byte by byte, following all readings of a text
+// at once (Earley, "An efficient context-free parsing algorithm", 1970).
 #ifndef TLM_MODEL_CONSTRAINT_GRAMMAR_EARLEY_H_
 #define TLM_MODEL_CONSTRAINT_GRAMMAR_EARLEY_H_
 
@@ -20,14 +20,15 @@
 
 namespace tlm {
 
-// A state is the set of the readings. A reading is a terminal of the network, of which a rest is to
-// come, and the calls it is in. Calls are kept as frames: what follows in the rules that called.
-// Equal frames are one wherever they began, and a call at the end of a rule keeps the frame of the
-// rule, as nothing else follows: so lists return to the same states with each element, whether they
-// are written with *, left- or right-recursive.
+// A state is a set of readings. A reading is a terminal of the network that is being read, its
+// remaining text, and the calls of rules around it. A frame represents a call: it holds the places
+// where the calling rules continue. Equal frames are stored once, wherever the calls began. A call
+// at the end of a rule keeps that rule's frame, because nothing else follows in the rule. So a list
+// returns to the same states with each element, whether it is written with *, left-recursive or
+// right-recursive.
 class EarleyRecognizer final : public Recognizer {
  public:
-  // Limits are those of states and bytes.
+  // The limits of states and bytes apply.
   EarleyRecognizer(std::shared_ptr<const GrammarNetwork> network, const ConstraintLimits& limits);
   EarleyRecognizer(const EarleyRecognizer&) = delete;
   EarleyRecognizer& operator=(const EarleyRecognizer&) = delete;
@@ -39,43 +40,43 @@ class EarleyRecognizer final : public Recognizer {
   void AllowWork(int64_t steps) override { regexes_.meter().Allow(steps); }
   Usage usage() const override;
 
-  // Of a state: readings, and places of rules in frames that they lead to.
+  // The largest number of readings in a state, and of places that are visited to make it.
   static constexpr size_t kMaxReadings = 4096;
 
  private:
   static constexpr int32_t kUnknown = -2;
   static constexpr size_t kMaxPartReadings = 64;
-  // Of the whole text: where it returns the text may end.
+  // The frame of the call of the root rule. When it returns, the text may end.
   static constexpr int32_t kOuterFrame = 0;
 
   struct Reading {
-    int32_t node = 0;   // of the network, where the terminal leads
-    int32_t frame = 0;  // of the rule
-    ByteRegex rest = RegexSet::kEmpty;
+    int32_t node = 0;                   // node of the network after the terminal
+    int32_t frame = 0;                  // frame of the rule's call
+    ByteRegex rest = RegexSet::kEmpty;  // what remains of the terminal
     friend auto operator<=>(const Reading&, const Reading&) = default;
   };
-  // A place in a rule, in the call that `frame` describes. In the making of a state ~row is the
-  // frame of a call that begins with it.
+  // A place in a rule, in the call that `frame` describes. While a state is made, the frame of a
+  // call that begins in this state is ~row, where `row` is an index in rows_.
   struct Place {
     int32_t node = 0;
     int32_t frame = 0;
     friend auto operator<=>(const Place&, const Place&) = default;
   };
   struct StateData {
-    int32_t begin = 0, end = 0;  // in readings_
-    int32_t next = -1;           // in next_: a state for each class of bytes
+    int32_t begin = 0, end = 0;  // indices in readings_
+    int32_t next = -1;           // index in next_: a state for each class of bytes; -1: no row yet
     RegexDfa::State part = kUnknown;
-    bool is_rest = false;  // what `part` is
+    bool is_rest = false;  // Part::is_rest of `part`
     bool accepts = false;
   };
   struct Frame {
-    int32_t begin = 0, end = 0;  // in places_
+    int32_t begin = 0, end = 0;  // indices in places_
   };
-  // Frames that were made together, as they may name each other.
+  // Frames that were made together, because they may refer to each other.
   struct FrameGroup {
     int32_t first = 0, size = 0;
   };
-  // A rule that is called in the making of a state.
+  // A rule that is called while a state is made, and the places where its callers continue.
   struct Row {
     int32_t rule = 0;
     int32_t frame = kUnknown;
@@ -88,19 +89,22 @@ class EarleyRecognizer final : public Recognizer {
   }
   bool IsOverLimit() const { return states_.size() >= max_states_ || bytes() > max_bytes_; }
 
-  // So many steps of the work that is allowed.
+  // Spends steps of the allowed work.
   void Spend(size_t steps) {
     if (!regexes_.meter().Spend(static_cast<int64_t>(steps))) full_ = true;
   }
   State Step(State state, uint8_t byte);
-  // The rests of texts in a state where nothing but the terminals is to come.
+  // All remaining texts of a state in which only the terminals of the readings can follow.
   ByteRegex RestOf(bool accepts, std::span<const Reading> readings);
-  // What completes a terminal: one that is read, or where that may have ended, one that follows it.
-  // Holds the empty text where neither is to come, or too many are.
+  // The texts that complete a terminal: the terminal being read, or, if that may have ended
+  // already, a terminal that follows it. Holds the empty text if no terminal can come, or too many
+  // can.
   ByteRegex NextTerminalsOf(std::span<const Reading> readings);
-  // The state of the readings in made_, and of what they lead to; kDead if they are none.
+  // The state of the readings in made_ and of the readings that they lead to; kDead if made_ is
+  // empty.
   State Make();
-  // Adds to made_ what follows those readings that may end. False above a limit.
+  // For the readings whose terminal may end, adds to made_ the readings that follow. Returns false
+  // above a limit.
   bool Close(std::span<const Reading> readings);
   void Visit(Place place);
   void Expand(Place place);
@@ -108,9 +112,9 @@ class EarleyRecognizer final : public Recognizer {
   void Return(int32_t frame);
   void MakeFrames();
   void MakeFrameGroup(std::span<const size_t> rows);
-  // The first frame of a group like the rows; kUnknown if there is none.
+  // The first frame of an existing group that equals the rows; kUnknown if there is no such group.
   int32_t FindFrameGroup(size_t hash, std::span<const size_t> rows) const;
-  // Sorts; readings at the same place become one.
+  // Sorts the readings. Readings at the same place become one.
   void Simplify(std::vector<Reading>& readings);
   State Intern();
 
@@ -127,18 +131,18 @@ class EarleyRecognizer final : public Recognizer {
   std::vector<Place> places_;
   std::unordered_multimap<size_t, FrameGroup> frames_by_hash_;
 
-  // Of the state that is being made.
+  // The state that is being made.
   std::vector<Reading> made_;
   bool made_accepts_ = false;
   std::vector<Place> work_;
   std::unordered_set<uint64_t> visited_;  // places
   std::unordered_set<int32_t> returned_;  // frames
   std::vector<Row> rows_;
-  std::unordered_map<int32_t, int32_t> row_of_;  // by rule
+  std::unordered_map<int32_t, int32_t> row_of_;  // index in rows_ by rule
 };
 
-// Of a grammar in GBNF: llama.cpp's notation, see Grammar::Parse. Errors as
-// GrammarNetwork::Compile; RESOURCE_EXHAUSTED if the beginnings of the texts are above the limits.
+// Compiles a grammar in GBNF, llama.cpp's notation (Grammar::Parse). Fails as
+// GrammarNetwork::Compile does, and with RESOURCE_EXHAUSTED if the first state is above the limits.
 absl::StatusOr<RecognizerFactory> CompileGrammar(std::string_view gbnf,
                                                  const ConstraintLimits& limits, Budget& budget);
 

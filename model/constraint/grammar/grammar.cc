@@ -83,7 +83,7 @@ class GrammarParser {
     return fmt::format("'{}'", text_.substr(at_, FirstCharacter(text_.substr(at_)).length));
   }
 
-  // Blanks and comments.
+  // Skips blanks and comments.
   void Skip(bool newlines) {
     while (!AtEnd()) {
       const char c = text_[at_];
@@ -96,7 +96,7 @@ class GrammarParser {
       }
     }
   }
-  // Blanks within a rule: with the ends of lines if in parentheses or if | follows.
+  // Skips blanks within a rule, and line ends if it is in parentheses or | follows.
   void SkipInRule(bool in_group) {
     Skip(in_group);
     const size_t here = at_;
@@ -156,7 +156,7 @@ class GrammarParser {
     return absl::OkStatus();
   }
 
-  // `groups` are open.
+  // `groups` is the number of open groups.
   absl::StatusOr<int32_t> ParseAlternatives(int groups) {
     Grammar::Node node = {.kind = Grammar::Kind::kAlternatives, .place = at_};
     do {
@@ -249,7 +249,7 @@ class GrammarParser {
     return Add({.kind = Grammar::Kind::kClass, .index = found->second, .place = place});
   }
 
-  // Of a literal or a class; not at the end.
+  // Reads a character of a literal or a class. The text must not be at its end.
   absl::StatusOr<char32_t> ParseCharacter() {
     if (Peek() != '\\') return NextCodePoint(text_, &at_);
     const size_t place = at_;
@@ -293,7 +293,7 @@ class GrammarParser {
     return static_cast<char32_t>(value);
   }
 
-  // The suffixes * + ? {m} {m,} {m,n} of `node`, any number of them.
+  // Reads any number of the suffixes * + ? {m} {m,} {m,n} after `node`.
   absl::StatusOr<int32_t> ParseRepetitions(int32_t node, int groups) {
     while (true) {
       SkipInRule(groups > 0);
@@ -314,7 +314,7 @@ class GrammarParser {
     }
   }
 
-  // Behind {.
+  // Reads the bounds after {.
   absl::Status ParseBounds(size_t place, Grammar::Node& repeat) {
     TLM_ASSIGN_OR_RETURN(const std::optional<int32_t> min, ParseNumber());
     if (!min.has_value()) return Malformed(at_, "expected a number, found {}", Found());
@@ -330,7 +330,7 @@ class GrammarParser {
     return absl::OkStatus();
   }
 
-  // nullopt if there is none. With the blanks around it.
+  // Reads a number and the blanks around it; nullopt if there is no number.
   absl::StatusOr<std::optional<int32_t>> ParseNumber() {
     Skip(true);
     const size_t place = at_;

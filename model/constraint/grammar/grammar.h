@@ -1,4 +1,4 @@
-// Grammars in GBNF, the notation of llama.cpp (its grammars/README.md), as trees.
+// Parses grammars in GBNF, the notation of llama.cpp (its grammars/README.md), to trees.
 #ifndef TLM_MODEL_CONSTRAINT_GRAMMAR_GRAMMAR_H_
 #define TLM_MODEL_CONSTRAINT_GRAMMAR_GRAMMAR_H_
 
@@ -18,28 +18,28 @@ namespace tlm {
 struct Grammar {
   static constexpr int32_t kUnbounded = std::numeric_limits<int32_t>::max();
   static constexpr int32_t kMaxRepetitions = 1'000'000;
-  static constexpr int32_t kMaxDepth = 200;  // of groups and repetitions in each other
+  static constexpr int32_t kMaxDepth = 200;  // nested groups and repetitions
 
   enum class Kind : uint8_t { kLiteral, kClass, kRule, kSequence, kAlternatives, kRepeat };
   struct Node {
     Kind kind = Kind::kSequence;
-    uint8_t depth = 1;                // of the tree below it, with itself
+    uint8_t depth = 1;                // of the subtree, including this node
     int32_t index = 0;                // kLiteral: in literals, kClass: in classes, kRule: in rules
-    int32_t min = 0, max = 0;         // of kRepeat: max may be kUnbounded
-    size_t place = 0;                 // in the text, in bytes
-    std::vector<int32_t> parts = {};  // in nodes, before this
+    int32_t min = 0, max = 0;         // kRepeat; max may be kUnbounded
+    size_t place = 0;                 // byte offset in the text
+    std::vector<int32_t> parts = {};  // indices in nodes, smaller than this node's
   };
   struct Rule {
     std::string name;
-    int32_t first = 0, body = -1;  // its nodes: the body is the last of them
-    size_t place = 0;              // of its definition
+    int32_t first = 0, body = -1;  // first and last of its nodes; the last is the root of its tree
+    size_t place = 0;              // byte offset of its definition
   };
 
-  // Letters, digits, - and _ make names. A rule ends with its line, except in parentheses, after
-  // ::= and |, and before |. Literals and classes take the escapes \n \r \t \\ \" \[ \] \- \xXX
-  // \uXXXX \UXXXXXXXX; each stands for a character. INVALID_ARGUMENT for a text that is malformed,
-  // names a rule that is not defined, defines one twice, has no rule `root`, or has tokens (<...>),
-  // naming line and column; RESOURCE_EXHAUSTED for more than `max_nodes` nodes.
+  // Names consist of letters, digits, - and _. A rule ends with its line, except in parentheses,
+  // after ::= and |, and before |. Literals and classes may contain the escapes \n \r \t \\ \" \[
+  // \] \- \xXX \uXXXX \UXXXXXXXX; each escape is one character. INVALID_ARGUMENT, naming line and
+  // column, for a text that is malformed, uses an undefined rule, defines a rule twice, has no rule
+  // `root`, or has tokens (<...>). RESOURCE_EXHAUSTED for more than `max_nodes` nodes.
   static absl::StatusOr<Grammar> Parse(std::string_view gbnf, size_t max_nodes, Budget& budget);
 
   // "line 3, column 7"; columns count characters.
@@ -49,7 +49,7 @@ struct Grammar {
   std::vector<std::string> literals;  // UTF-8
   std::vector<CharSet> classes;       // all different
   std::vector<Rule> rules;
-  int32_t root = 0;  // in rules
+  int32_t root = 0;  // index in rules
 };
 
 }  // namespace tlm

@@ -11,9 +11,9 @@
 namespace tlm {
 namespace {
 
-// Of a rule that stands in place of its name.
+// The largest size of a rule that replaces its name.
 constexpr int64_t kMaxInlinedSize = 2000;
-// Of all those together.
+// The largest sum of these sizes over all replaced names.
 constexpr int64_t kMaxInlinedTotal = 200'000;
 // Derivatives of an expression recurse about twice as deep as its weight.
 constexpr int64_t kMaxWeight = 200;
@@ -51,19 +51,19 @@ class GrammarNetworkBuilder {
   struct FromEdge : Edge {
     int32_t from = 0;
   };
-  // Of a node of the grammar.
+  // Properties of a node of the grammar.
   struct Info {
     bool regular = false;  // it can be a terminal
     bool nullable = false;
-    int64_t size = 0;    // about the number of expressions
-    int64_t weight = 0;  // about how many of them a derivative passes, one in another
+    int64_t size = 0;    // approximate number of expressions
+    int64_t weight = 0;  // approximate depth of nested expressions that a derivative passes
   };
   struct SequenceInfo {
     void Add(const Info& part) {
       info.regular &= part.regular;
       info.nullable &= part.nullable;
       info.size += part.size;
-      // A derivative goes on behind what may be empty.
+      // A derivative continues after a part that may be empty.
       (part.nullable ? passed : deepest) =
           part.nullable ? passed + part.weight + 1 : std::max(deepest, part.weight);
       info.weight = passed + deepest;
@@ -74,7 +74,7 @@ class GrammarNetworkBuilder {
 
   std::string PlaceName(size_t place) const { return Grammar::PlaceName(gbnf_, place); }
 
-  // Info of all nodes: rules after those that they name, as far as there is no recursion.
+  // Sets info_ of all nodes. A rule comes after the rules that it names, unless they are recursive.
   absl::Status FindTerminals() {
     const size_t rules = grammar_.rules.size();
     info_.resize(grammar_.nodes.size());
@@ -82,7 +82,7 @@ class GrammarNetworkBuilder {
     rule_regex_.resize(rules, RegexSet::kNone);
     class_regex_.resize(grammar_.classes.size(), RegexSet::kNone);
     std::vector<std::vector<int32_t>> named_by(rules);
-    std::vector<int32_t> waits(rules);  // for so many names
+    std::vector<int32_t> waits(rules);  // names whose rules are not done
     std::vector<int32_t> ready, rest;
     for (size_t rule = 0; rule < rules; ++rule) {
       for (int32_t n = grammar_.rules[rule].first; n <= grammar_.rules[rule].body; ++n) {
@@ -164,7 +164,7 @@ class GrammarNetworkBuilder {
     return info;
   }
 
-  // Of a node that is regular.
+  // The expression of a regular node.
   absl::StatusOr<ByteRegex> RegexOf(int32_t n) {
     const Grammar::Node& node = grammar_.nodes[Index(n)];
     TLM_RETURN_IF_ERROR(budget_.Spend(5 + info_[Index(n)].size, "the grammar's terminals"));
@@ -227,7 +227,7 @@ class GrammarNetworkBuilder {
                              PlaceName(place), regexes_.size());
   }
 
-  // The automaton of a rule, that is built if it is not yet.
+  // The network's number of a rule; schedules the rule to be built if it is new.
   int32_t RuleId(int32_t rule) {
     if (rule_ids_.empty()) rule_ids_.resize(grammar_.rules.size(), -1);
     int32_t& id = rule_ids_[Index(rule)];
@@ -266,8 +266,8 @@ class GrammarNetworkBuilder {
     return UnrollLeftRecursion(static_cast<int32_t>(id), first_edge, end, rule.place);
   }
 
-  // A ::= A x | A y A | z is A ::= z x* (y A)?: where the rule calls itself first, it goes on from
-  // its end instead; where it calls itself last, the end is that of the called one.
+  // A ::= A x | A y A | z becomes A ::= z x* (y A)?. If the rule calls itself first, the rest
+  // continues at its end instead. If it calls itself last, its end is the end of the called rule.
   absl::Status UnrollLeftRecursion(int32_t id, size_t first_edge, int32_t end, size_t place) {
     const int32_t start = network_->rules_[Index(id)].start;
     const auto is_left = [&](const FromEdge& edge) {
@@ -307,14 +307,14 @@ class GrammarNetworkBuilder {
       case Grammar::Kind::kRepeat:
         return BuildRepeat(node, from, to);
       default:
-        return absl::OkStatus();  // the others are regular
+        return absl::OkStatus();  // the other kinds are always regular
     }
   }
 
   absl::Status BuildSequence(const Grammar::Node& node, int32_t from, int32_t to) {
     const std::span<const int32_t> parts = node.parts;
     for (size_t i = 0; i < parts.size();) {
-      // As much as one terminal may hold.
+      // As many parts as fit into one terminal.
       size_t end = i;
       for (SequenceInfo terminal; end < parts.size(); ++end) {
         terminal.Add(info_[Index(parts[end])]);
@@ -352,7 +352,7 @@ class GrammarNetworkBuilder {
     return AddTerminal(from, regex, to, node.place);
   }
 
-  // Copies, except of what may follow without end.
+  // Copies the part for each repetition, except for unbounded repetitions.
   absl::Status BuildRepeat(const Grammar::Node& node, int32_t from, int32_t to) {
     const int32_t part = node.parts[0];
     for (int32_t i = 0; i < node.min; ++i) {
@@ -379,8 +379,8 @@ class GrammarNetworkBuilder {
   struct Reached {
     std::vector<char> nodes, rules;
   };
-  // The nodes from which a final one can be reached, and the rules whose start is among them; by
-  // the empty text only, or by any.
+  // The nodes from which a final node can be reached, and the rules whose start is among them:
+  // either with the empty text only, or with any text.
   Reached Reach(bool empty_only) const {
     const size_t nodes = network_->nodes_.size();
     Reached reached = {std::vector<char>(nodes), std::vector<char>(called_.size())};
@@ -421,7 +421,7 @@ class GrammarNetworkBuilder {
     return reached;
   }
 
-  // Removes what leads to no text.
+  // Removes the edges that lead to a node or rule from which no final node can be reached.
   absl::Status Prune() {
     const Reached reached = Reach(false);
     if (reached.rules[0] == 0) {
@@ -435,7 +435,7 @@ class GrammarNetworkBuilder {
     return absl::OkStatus();
   }
 
-  // Past nodes that only lead on to another: the same places of rules get the same numbers.
+  // Skips nodes with a single empty edge, so that equal places in rules get equal numbers.
   void Forward() {
     const size_t nodes = network_->nodes_.size();
     std::vector<int32_t> degree(nodes), only(nodes, -1);
@@ -474,9 +474,9 @@ class GrammarNetworkBuilder {
   const std::shared_ptr<GrammarNetwork> network_;
   RegexSet& regexes_;  // the network's
 
-  std::vector<Info> info_;     // of the grammar's nodes
-  std::vector<char> inlined_;  // its rules that stand in place of their names
-  int64_t inlined_total_ = 0;  // the sizes of what stands so
+  std::vector<Info> info_;     // by node of the grammar
+  std::vector<char> inlined_;  // by rule of the grammar: it replaces its name
+  int64_t inlined_total_ = 0;  // sum of sizes over all replaced names
   std::vector<ByteRegex> rule_regex_, class_regex_;
   std::vector<int32_t> rule_ids_, called_;  // from the grammar's rules to the network's, and back
   std::vector<FromEdge> edges_;

@@ -17,41 +17,42 @@
 
 namespace tlm {
 
-// What needs no recursion has become terminals, which are expressions: rules that are short in
-// place of their names, and sequences and alternatives of them. Immutable.
+// Terminals are expressions. Everything that needs no recursion is part of a terminal: short rules
+// replace their names, and sequences and alternatives of terminals become one terminal. Immutable.
 class GrammarNetwork {
  public:
   struct Edge {
     enum class Kind : uint8_t { kEmpty, kTerminal, kCall };
     Kind kind = Kind::kEmpty;
-    int32_t to = 0;                      // a node
-    ByteRegex regex = RegexSet::kEmpty;  // of kTerminal
-    int32_t rule = 0;                    // of kCall
+    int32_t to = 0;                      // node
+    ByteRegex regex = RegexSet::kEmpty;  // kTerminal
+    int32_t rule = 0;                    // kCall
   };
   struct Rule {
-    int32_t start = 0;      // a node
-    bool nullable = false;  // whether the empty text is one of the rule
+    int32_t start = 0;      // node
+    bool nullable = false;  // the rule produces the empty text
   };
 
-  // Of a grammar in GBNF. Errors as Grammar::Parse; INVALID_ARGUMENT if no text is one of `root`;
-  // RESOURCE_EXHAUSTED above limits.
+  // Compiles a grammar in GBNF. Fails as Grammar::Parse does, and with INVALID_ARGUMENT if
+  // `root` produces no text, and with RESOURCE_EXHAUSTED above a limit.
   static absl::StatusOr<std::shared_ptr<const GrammarNetwork>> Compile(
       std::string_view gbnf, const ConstraintLimits& limits, Budget& budget);
 
-  // Every one leads to a final node, and each rule called to one of its own.
+  // The edges from a node. From every edge a final node can be reached, also in the rule it calls.
   std::span<const Edge> EdgesOf(int32_t node) const {
     const Node& of = nodes_[static_cast<size_t>(node)];
     return {edges_.data() + of.begin, edges_.data() + of.end};
   }
-  // Whether the rule may end here, and whether nothing else may follow in it.
+  // Whether the rule may end at the node.
   bool IsFinal(int32_t node) const { return nodes_[static_cast<size_t>(node)].final; }
+  // Whether the rule must end at the node.
   bool IsEnd(int32_t node) const { return IsFinal(node) && EdgesOf(node).empty(); }
   const Rule& rule(int32_t rule) const { return rules_[static_cast<size_t>(rule)]; }
   int32_t root() const { return 0; }
 
   // The expressions of the terminals.
   const RegexSet& regexes() const { return regexes_; }
-  // Bytes of one class are in the same sets of all terminals.
+  // Bytes of one class are in the same byte sets of all terminals, so they lead to the same states.
   int32_t ClassOf(uint8_t byte) const { return classes_.class_of[byte]; }
   // One byte of each class.
   std::span<const uint8_t> classes() const { return classes_.examples; }
@@ -64,7 +65,7 @@ class GrammarNetwork {
  private:
   friend class GrammarNetworkBuilder;
   struct Node {
-    int32_t begin = 0, end = 0;  // in edges_
+    int32_t begin = 0, end = 0;  // indices in edges_
     bool final = false;
   };
 
@@ -73,7 +74,7 @@ class GrammarNetwork {
   RegexSet regexes_;
   std::vector<Node> nodes_;
   std::vector<Edge> edges_;
-  std::vector<Rule> rules_;  // those that are called, first the root
+  std::vector<Rule> rules_;  // the rules that are called; the root is the first
   ByteClasses classes_;
 };
 

@@ -12,7 +12,8 @@
 namespace tlm {
 namespace {
 
-// Patterns are put together from those of their parts: of the RFCs' rules, by the same names.
+// Functions are named after the rules of the RFCs; each returns a pattern built from the patterns
+// of its parts.
 std::string OneOf(const std::vector<std::string>& alternatives) {
   return fmt::format("(?:{})", fmt::join(alternatives, "|"));
 }
@@ -20,8 +21,7 @@ std::string OneOf(const std::vector<std::string>& alternatives) {
 // RFC 3339, section 5.6.
 std::string Date() {
   const std::string leap_pair = "(?:0[48]|[2468][048]|[13579][26])";
-  const std::string leap_year =
-      OneOf({"[0-9]{2}" + leap_pair, leap_pair + "00"});  // 0000 is none here
+  const std::string leap_year = OneOf({"[0-9]{2}" + leap_pair, leap_pair + "00"});  // excludes 0000
   const std::string year = "(?!0000)[0-9]{4}";
   return OneOf({year + "-" +
                     OneOf({"(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])",
@@ -54,7 +54,7 @@ std::string Ipv6() {
   const std::string h16 = "[0-9A-Fa-f]{1,4}";
   const std::string ls32 = OneOf({h16 + ":" + h16, Ipv4()});
   std::vector<std::string> parts = {fmt::format("(?:{}:){{6}}{}", h16, ls32)};
-  // Up to `before` groups, ::, and the rest of the 7 that are left at most.
+  // Up to `before` groups, then ::, then the rest of the at most 7 groups.
   for (int before = 0; before <= 7; ++before) {
     const std::string head =
         before == 0 ? "" : fmt::format("(?:(?:{0}:){{0,{1}}}{0})?", h16, before - 1);
@@ -72,8 +72,8 @@ std::string Hostname() {
   const std::string label = "[0-9A-Za-z](?:[0-9A-Za-z-]{0,61}[0-9A-Za-z])?";
   return fmt::format("(?=.{{1,253}}$)(?!(?:.*\\.)?[^.]{{2}}--){0}(?:\\.{0})*", label);
 }
-// Letters that IDNA 2008 takes as they are and wherever they stand: Latin, Greek, Cyrillic, kana,
-// Han and Hangul. The Punycode of 10 stays below 63 bytes.
+// Letters that IDNA 2008 allows unchanged in any position: Latin, Greek, Cyrillic, kana, Han and
+// Hangul. The Punycode of 10 letters is shorter than 63 bytes.
 std::string IdnHostname() {
   const std::string letter =
       "0-9a-z\\u00df-\\u00f6\\u00f8-\\u00ff\\u03b1-\\u03c1\\u03c3-\\u03c9\\u0430-\\u045f"
@@ -102,7 +102,7 @@ std::string Mailbox(bool is_idn) {
 std::string Email() { return Mailbox(false); }
 std::string IdnEmail() { return Mailbox(true); }
 
-// ucschar and iprivate of RFC 3987, section 2.2, for a class.
+// ucschar and iprivate of RFC 3987, section 2.2, as the content of a class.
 std::string UcsCharacters() {
   std::string characters = "\\u00a0-\\ud7ff\\uf900-\\ufdcf\\ufdf0-\\uffef";
   for (int plane = 1; plane <= 14; ++plane) {
@@ -120,7 +120,7 @@ std::string Uri(bool is_reference, bool is_iri) {
   const std::string_view privates = is_iri ? kPrivateCharacters : "";
   const std::string unreserved = "A-Za-z0-9._~" + more;
   const std::string sub_delims = "!$&'()*+,;=";
-  // Characters of a class with these besides, or escaped ones.
+  // One character of the class, one of `besides`, or an escaped character.
   const auto characters = [&](std::string_view besides) {
     return fmt::format("(?:[{}{}{}-]|%[0-9A-Fa-f]{{2}})", unreserved, sub_delims, besides);
   };
@@ -160,7 +160,7 @@ std::string RelativeJsonPointer() { return "(?:0|[1-9]+0?)(?:#|" + JsonPointer()
 std::string RegularExpression() {
   const std::string escape =
       "\\\\(?:[dDwWsStnrfv\\\\^$.*+?()\\[\\]{}|/]|x[0-9A-Fa-f]{2}|u[0-9A-Ca-c][0-9A-Fa-f]{3})";
-  // Ranges of digits and of letters in their order.
+  // Ranges of digits and of letters, in ascending order.
   std::vector<std::string> items = {"[^\\[\\]\\\\^&|~\\n-]", escape};
   for (const std::string_view all :
        {"0123456789", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"}) {
@@ -210,7 +210,7 @@ constexpr std::array<Format, 19> kFormats = {{
     {"uuid", &Uuid, SchemaDraft::k2019},
 }};
 
-// What texts of a format look like that validators do not agree on, or that are not described here.
+// Patterns of texts on which validators disagree, or which the patterns here leave out.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kDisputed = {{
     {"date-time", "[0-9]{4}-[^]*"},
     {"email", "[^]*@[^]*"},
@@ -244,7 +244,7 @@ std::optional<ByteRegex> FormatRegex(RegexSet& regexes, std::string_view format,
   for (const Format& known : kFormats) {
     if (known.name != format) continue;
     const auto regex = ParsePattern(regexes, known.pattern(), {.whole = true, .form = form});
-    // Only where `regexes` is full.
+    // Fails only if `regexes` is full.
     return regex.ok() ? *regex : RegexSet::kNone;
   }
   return std::nullopt;

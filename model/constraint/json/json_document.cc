@@ -13,7 +13,8 @@
 namespace tlm {
 namespace {
 
-// Numbers are kept as texts, also those that no double holds: to the parser they are long doubles.
+// Numbers are kept as texts, even if no double can hold them. The parser reads them as long
+// doubles.
 using WideJson =
     nlohmann::basic_json<std::map, std::vector, std::string, bool, int64_t, uint64_t, long double>;
 
@@ -88,7 +89,7 @@ class DocumentBuilder {
   const std::string_view text_;
   const int max_depth_;
   std::vector<JsonValue*> open_;
-  std::vector<absl::flat_hash_set<std::string>> names_;  // of the members of open objects
+  std::vector<absl::flat_hash_set<std::string>> names_;  // names of members, by open object
 };
 
 void AppendCanonical(const JsonValue& value, std::string& text) {

@@ -1,4 +1,4 @@
-// JSON values as they stand in a text: members in their order, numbers as written.
+// Parses JSON and keeps what was written: the order of members, and the text of numbers.
 #ifndef TLM_MODEL_CONSTRAINT_JSON_JSON_DOCUMENT_H_
 #define TLM_MODEL_CONSTRAINT_JSON_JSON_DOCUMENT_H_
 
@@ -18,21 +18,21 @@ struct JsonValue {
 
   JsonKind kind = JsonKind::kNull;
   bool boolean = false;
-  std::string text = {};              // of a number, as written; of a string
-  std::vector<JsonValue> items = {};  // of an array
-  std::vector<Member> members = {};   // of an object
+  std::string text = {};              // kNumber: as written; kString: decoded
+  std::vector<JsonValue> items = {};  // kArray
+  std::vector<Member> members = {};   // kObject
 
   bool is_object() const { return kind == JsonKind::kObject; }
   bool is_array() const { return kind == JsonKind::kArray; }
   bool is_string() const { return kind == JsonKind::kString; }
   bool is_boolean() const { return kind == JsonKind::kBoolean; }
   bool is_number() const { return kind == JsonKind::kNumber; }
-  // nullptr if it is no object or has no such member. Looks at one after the other.
+  // Null if the value is not an object or has no such member. Takes linear time.
   const JsonValue* Find(std::string_view name) const;
 };
 
 // INVALID_ARGUMENT for text that is not JSON, a member that occurs twice in one object, numbers
-// that no long double can hold (on x86-64 from 1e4933 on), and arrays and objects nested deeper
+// that no long double can hold (on x86-64: 1e4933 and above), and arrays and objects nested deeper
 // than `max_depth`.
 absl::StatusOr<JsonValue> ParseJsonDocument(std::string_view text, int max_depth);
 

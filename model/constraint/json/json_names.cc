@@ -1,4 +1,4 @@
-// The names of properties that may come next in an object.
+// The part of JsonShapes about the names that may come next in an object.
 #include <algorithm>
 
 #include "model/constraint/bytes/char_set.h"
@@ -9,7 +9,7 @@ namespace {
 
 using Kind = Atom::Kind;
 
-// With more patterns than this, names are told apart only when they are complete.
+// With more patterns than this, names are distinguished only when they are complete.
 constexpr size_t kMaxTests = 6;
 
 }  // namespace
@@ -60,7 +60,7 @@ Formula JsonShapes::RelaxForName(const Data& data, int32_t index, bool negated,
     case Kind::kCount: {
       if (negated)
         return atom.max == Atom::kUnbounded && data.count + 1 >= atom.min ? kFalse : kTrue;
-      int64_t needed = data.count + 1;  // properties in the end
+      int64_t needed = data.count + 1;  // least number of properties of the finished object
       int64_t most = Atom::kUnbounded;
       formulas_.ForEachRequired(data.must, [&](const Atom& other) {
         if (other.kind == Kind::kRequired && (name.name == nullptr || other.name != *name.name)) {
@@ -89,8 +89,8 @@ JsonShapes::ChildNumber JsonShapes::ChildOfName(const Data& data, const NameClas
 }
 
 ByteRegex JsonShapes::NextNames(Shape shape) {
-  if (!found(shape).asked_names) {
-    found(shape).asked_names = true;
+  if (!found(shape).has_names) {
+    found(shape).has_names = true;
     FindNames(shape);
   }
   return found(shape).next_names;
@@ -135,7 +135,7 @@ ByteRegex JsonShapes::FindOtherNames(Shape shape) {
     known.push_back(NameRegex(name));
   }
   if (!tests.empty()) {
-    // A pattern may leave few names: one that came already must not be begun again.
+    // Patterns may leave few names, so a name that came already must not be started again.
     for (const std::string& name : of.seen) known.push_back(NameRegex(name));
     if (!of.outs.empty() || !formulas_.IsPositive(of.must)) {
       known.push_back(texts_.DisputedStrings(kTrue, said_of_names));

@@ -9,8 +9,8 @@ struct JsonOptions {
   bool compact = false;
   // Properties in any order; otherwise in the order in which the schema lists them.
   bool any_property_order = false;
-  // Strings with any escapes, and integers with a zero fraction or an exponent; otherwise every
-  // string has one spelling (TextForm::kJson) and integers are digits.
+  // Strings may use any escapes, and integers may have a zero fraction or an exponent. Otherwise
+  // every string has one spelling (TextForm::kJson), and integers are written as digits.
   bool any_escapes = false;
 };
 

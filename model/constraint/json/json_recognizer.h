@@ -1,4 +1,4 @@
-// The texts of JSON documents that a schema allows: white space, nesting, strings and numbers.
+// Recognizes the JSON documents that a schema allows, with white space and nesting.
 #ifndef TLM_MODEL_CONSTRAINT_JSON_JSON_RECOGNIZER_H_
 #define TLM_MODEL_CONSTRAINT_JSON_JSON_RECOGNIZER_H_
 
@@ -24,6 +24,8 @@
 
 namespace tlm {
 
+// A state is a Position. ScalarTexts decides scalars; JsonShapes decides what may come next in
+// arrays and objects.
 class JsonRecognizer : public Recognizer, private Recognizer::PartEnds {
  public:
   JsonRecognizer(const JsonOptions& options, const ConstraintLimits& limits)
@@ -38,6 +40,8 @@ class JsonRecognizer : public Recognizer, private Recognizer::PartEnds {
         any_text_(
             dfa_.StateOf(regexes_.Concat(AnyTextRegex(regexes_, form_), regexes_.Literal("\"")))) {}
 
+  // Compiles the schema. Must be called once, before all other functions. Fails as
+  // CompileJsonSchema does.
   absl::Status Read(std::string_view schema, Budget& budget);
 
   State Next(State state, uint8_t byte) override;
@@ -60,28 +64,28 @@ class JsonRecognizer : public Recognizer, private Recognizer::PartEnds {
   std::optional<uint64_t> EndClass(State state, std::string_view text) override;
   size_t MemoryBytes() const;
 
-  // Where in a text. The value that is meant is the next one, or that being written.
+  // The place in the syntax of JSON.
   enum class Place : uint8_t {
-    kValue,   // before the first value, or behind a colon
-    kString,  // in a value that is a string
-    kScalar,  // in another one that is no array or object
-    kOpened,  // behind [ or {
-    kName,    // in a property's name, behind its quote
-    kNamed,   // behind it
-    kAfter,   // behind a value in an array or object
-    kComma,   // behind a comma
-    kEnd,     // behind the value that is the text
+    kValue,   // before the first value, or after a colon
+    kString,  // in a string value
+    kScalar,  // in a number, boolean or null
+    kOpened,  // after [ or {
+    kName,    // in a property's name, after its opening quote
+    kNamed,   // after a property's name
+    kAfter,   // after a value in an array or object
+    kComma,   // after a comma
+    kEnd,     // after the outermost value
   };
-  // An array or object that is open: what it is itself, and what it stands in.
+  // An open array or object, and the frames around it.
   struct Frame {
     bool object = false;
-    int32_t outer = -1;  // frame
+    int32_t outer = -1;  // the frame around it; -1: none
     int32_t depth = 0;
     Shape shape = JsonShapes::kNone;
-    JsonShapes::ChildNumber child = JsonShapes::kNone;  // its value being written, or next
-    int32_t name = -1;                                  // of that property, in names_
-    int32_t begin = 0;                                  // of that item, in texts
-    bool writes = false;  // texts are kept: its items are compared, or those of one around it
+    JsonShapes::ChildNumber child = JsonShapes::kNone;  // the child being written, or the next one
+    int32_t name = -1;                                  // the child's name: index in names_
+    int32_t begin = 0;    // the text before the child: a number of kept_
+    bool writes = false;  // texts are kept, because items of this or an outer array are compared
 
     friend bool operator==(const Frame&, const Frame&) = default;
     template <typename H>
@@ -91,14 +95,14 @@ class JsonRecognizer : public Recognizer, private Recognizer::PartEnds {
   };
   struct Position {
     Place place = Place::kValue;
-    int32_t frame = -1;  // the innermost
-    // Blanks since the last token: 0; 1 for a space; 2 and more for a line break and blanks.
+    int32_t frame = -1;  // the innermost frame
+    // White space since the last token. 0: none; 1: a space; n >= 2: a line break and n - 2 blanks.
     int32_t blanks = 0;
-    int32_t goal = -1;  // of the value
-    int32_t dfa = -1;   // of its text, or of the name
-    int32_t outs = -1;  // states of the goal's other formulas, in outs_
-    int32_t text = 0;   // so far: a number of texts_, 0 where none is kept
-    int32_t begin = 0;  // of the scalar or name in it
+    int32_t goal = -1;  // goal of the value that is being written or comes next
+    int32_t dfa = -1;   // state of the scalar's or name's text in dfa_
+    int32_t outs = -1;  // states of the goal's `outs` in dfa_: index in outs_
+    int32_t text = 0;   // the text so far: a number of kept_; 0 if texts are not kept
+    int32_t begin = 0;  // the text before the scalar or name: a number of kept_
 
     friend bool operator==(const Position&, const Position&) = default;
     template <typename H>
@@ -107,9 +111,9 @@ class JsonRecognizer : public Recognizer, private Recognizer::PartEnds {
                         p.begin);
     }
   };
-  // A goal as the texts of scalars.
+  // The automata of a goal for the texts of scalars: states of dfa_.
   struct Scalars {
-    bool checked = false;  // numbers are, at their end
+    bool checked = false;  // numbers are checked when they end (ScalarTexts::NumberIs)
     RegexDfa::State must = RegexDfa::kDead;
     std::vector<int32_t> outs = {};
   };
@@ -125,14 +129,15 @@ class JsonRecognizer : public Recognizer, private Recognizer::PartEnds {
   State ContinueScalar(Position position, uint8_t byte);
   std::pair<bool, Outcome> EndOfScalar(const Position& position);
   State EndScalar(const Position& position);
-  // Behind a value that ended with the text: in what stands around it.
+  // The state after the value that ends at `position`, in the frame around it.
   State EndValue(const Position& position, int32_t frame, const Outcome& outcome);
   State CloseFrame(const Position& position);
   State BeginName(Position position);
   State ContinueName(Position position, uint8_t byte);
   State BeginItem(Position position, uint8_t byte);
-  bool MayGoOn(int32_t frame);
-  // A name in the form that the shapes know.
+  // Whether another item or property may come.
+  bool MayContinue(int32_t frame);
+  // A name in TextForm::kJson, which the shapes use.
   std::string NameOf(std::string text) const {
     return form_ == TextForm::kJsonAny ? WithFewestEscapes(text) : std::move(text);
   }
@@ -150,13 +155,13 @@ class JsonRecognizer : public Recognizer, private Recognizer::PartEnds {
   RegexDfa dfa_;
   ScalarTexts texts_;
   JsonShapes shapes_;
-  const RegexDfa::State any_text_;  // and the quote behind it
+  const RegexDfa::State any_text_;  // state of any text and its closing quote
 
   Interner<Position> positions_;
   Interner<Frame> frames_;
   Interner<std::vector<int32_t>> outs_;
   Interner<std::string> names_;
-  Interner<std::pair<int32_t, uint8_t>> kept_;  // texts by their last byte; numbers from 1 on
+  Interner<std::pair<int32_t, uint8_t>> kept_;  // text without its last byte, last byte; from 1
   absl::flat_hash_map<int32_t, Scalars> scalars_;
   absl::flat_hash_map<uint64_t, State> next_;
   absl::flat_hash_map<State, ByteSet> next_bytes_;

@@ -113,7 +113,7 @@ Recognizer::State JsonRecognizer::NextNew(State state, uint8_t byte) {
     return CloseFrame(position);
   }
   if (position.place == Place::kAfter) {
-    if (byte != ',' || position.blanks != 0 || !MayGoOn(position.frame)) return kDead;
+    if (byte != ',' || position.blanks != 0 || !MayContinue(position.frame)) return kDead;
     if (keeps) position.text = Append(position.text, byte);
     position.place = Place::kComma;
     return StateOf(position);
@@ -124,14 +124,14 @@ Recognizer::State JsonRecognizer::NextNew(State state, uint8_t byte) {
   return BeginName(position);
 }
 
-// A blank changes nothing but how many may follow, and what: so it must be able to.
+// The state after a blank. Something must still be able to follow it.
 Recognizer::State JsonRecognizer::Blank(Position position, uint8_t byte) {
   const bool outside = position.frame < 0 || position.place == Place::kNamed;
   if (options_.compact || outside) return kDead;
   const Frame& inside = frame(position.frame);
   const bool after_colon = position.place == Place::kValue;
   if (position.place == Place::kAfter && !shapes_.CanClose(inside.shape)) return kDead;
-  if (position.place == Place::kOpened && !MayGoOn(position.frame)) return kDead;
+  if (position.place == Place::kOpened && !MayContinue(position.frame)) return kDead;
   if (position.blanks == 0 && byte == ' ') {
     position.blanks = 1;
   } else if (position.blanks == 0 && byte == '\n' && !after_colon) {
@@ -145,7 +145,7 @@ Recognizer::State JsonRecognizer::Blank(Position position, uint8_t byte) {
   return StateOf(position);
 }
 
-bool JsonRecognizer::MayGoOn(int32_t number) {
+bool JsonRecognizer::MayContinue(int32_t number) {
   const Shape shape = frame(number).shape;
   if (!frame(number).object) return shapes_.NextItem(shape) != JsonShapes::kNone;
   return dfa_.StateOf(shapes_.NextNames(shape)) != RegexDfa::kDead;
@@ -202,7 +202,7 @@ Recognizer::State JsonRecognizer::BeginInside(Position position, int32_t goal, u
 Recognizer::State JsonRecognizer::ContinueScalar(Position position, uint8_t byte) {
   const RegexDfa::State next = dfa_.Next(position.dfa, byte);
   if (next == RegexDfa::kDead) {
-    // A number ends where something else begins.
+    // A number ends when another token begins.
     if (!dfa_.Accepts(position.dfa)) return kDead;
     const State ended = EndScalar(position);
     return ended == kDead ? kDead : Next(ended, byte);
@@ -216,14 +216,14 @@ Recognizer::State JsonRecognizer::ContinueScalar(Position position, uint8_t byte
   const bool checked = position.place == Place::kScalar && ScalarsOf(position.goal).checked;
   const bool keeps = position.frame >= 0 && frame(position.frame).writes;
   if (checked || keeps) position.text = Append(position.text, byte);
-  // Only zeros may follow: they change nothing.
+  // If only zeros may follow, the value is known already, so it is checked now.
   const bool is_last = checked && dfa_.NextBytes(next) == ByteSet::Of('0') &&
                        (form_ == TextForm::kJson || dfa_.Accepts(next));
   if (is_last && !EndOfScalar(position).first) return kDead;
   return dfa_.IsEnd(next) ? EndScalar(position) : StateOf(position);
 }
 
-// Whether the scalar may end so, and what is decided then.
+// Whether the scalar may end here, and its outcome.
 std::pair<bool, Outcome> JsonRecognizer::EndOfScalar(const Position& position) {
   if (!dfa_.Accepts(position.dfa)) return {false, {}};
   Outcome outcome;
@@ -311,7 +311,7 @@ Recognizer::State JsonRecognizer::ContinueName(Position position, uint8_t byte) 
                   .text = inside.writes ? Append(position.text, byte) : 0});
 }
 
-// ---- What is asked of states
+// ---- Queries about states
 
 bool JsonRecognizer::Accepts(State state) {
   const Position& position = at(state);
@@ -328,7 +328,7 @@ ByteSet JsonRecognizer::NextBytes(State state) {
     bytes = dfa_.NextBytes(position.dfa);
     if (bytes.Has('"') && Next(state, '"') == kDead) bytes = bytes & ~ByteSet::Of('"');
   } else {
-    // No others come outside of strings.
+    // No other bytes occur outside of strings.
     for (const char byte : std::string_view("\t\n \"+,-.0123456789:E[]aeflnrstu{}")) {
       if (Next(state, static_cast<uint8_t>(byte)) != kDead) bytes.Add(static_cast<uint8_t>(byte));
     }
@@ -343,7 +343,8 @@ Recognizer::Part JsonRecognizer::PartOf(State state) {
     return {.dfa = &dfa_, .state = position.dfa, .ends = this, .ends_state = state};
   }
   if (position.place != Place::kName) return {};
-  // Where another name may come, any may that is long enough. Not within a character or an escape.
+  // If every other name may come, every continuation is a prefix of one; but not within a character
+  // or an escape.
   const bool takes_plain = shapes_.TakesOtherNames(frame(position.frame).shape) &&
                            dfa_.Next(position.dfa, ' ') != RegexDfa::kDead;
   return {.dfa = &dfa_,
@@ -353,9 +354,9 @@ Recognizer::Part JsonRecognizer::PartOf(State state) {
           .ends_state = state};
 }
 
-// A string ends alike where nothing depends on its text but whether it may end. Names do where any
-// text may follow in them: then they are among those that no schema names. So do items that are
-// compared with those before them: then there are always others.
+// The ends of a string value are alike if only the validity of the string matters. The ends of
+// names are alike if any text may follow: then no schema names them. The same holds for items that
+// are compared with earlier items. Names and items that occurred already are the exceptions.
 bool JsonRecognizer::EndsAlike(State state, RegexDfa::State inside,
                                std::vector<std::string>& others) {
   const Position& position = at(state);
@@ -377,7 +378,7 @@ bool JsonRecognizer::EndsAlike(State state, RegexDfa::State inside,
   const std::vector<std::string>& seen =
       is_string ? shapes_.SeenItems(shape) : shapes_.SeenNames(shape);
   if (seen.empty()) return true;
-  if (form_ == TextForm::kJsonAny) return false;  // each of them is written in many ways
+  if (form_ == TextForm::kJsonAny) return false;  // every text can be written in many ways
   const std::string begun =
       TextFrom(is_string ? frame(position.frame).begin : position.begin, position.text);
   for (const std::string& text : seen) {

@@ -1,4 +1,4 @@
-// Texts of JSON that a schema allows.
+// Compiles a JSON Schema to a recognizer of the documents that it allows.
 #ifndef TLM_MODEL_CONSTRAINT_JSON_JSON_SCHEMA_H_
 #define TLM_MODEL_CONSTRAINT_JSON_JSON_SCHEMA_H_
 
@@ -12,17 +12,18 @@
 
 namespace tlm {
 
-// The texts, one value each, of what `schema` allows (ReadSchema says what it may be), written as
-// Python's json.dumps and indented printers write it: after a comma, a colon or a bracket, and
-// before a closing one, at most a space, or a line break and at most 8 blanks a level, at most 256
-// levels. Between the tokens of a compact text there is nothing. Characters are written as
-// themselves but for escapes that must be (TextForm::kJson), or in any way (TextForm::kJsonAny,
-// any_escapes); number_regex.h says how numbers are written.
+// A text is one value that `schema` allows (ReadSchema defines which schemas are supported),
+// written as Python's json.dumps and indented printers write it. White space may come after a
+// comma, a colon or an opening bracket, and before a closing bracket: at most a space, or a line
+// break and at most 8 blanks per level. There are at most 256 levels. A compact text has no white
+// space between tokens. Characters are escaped only where JSON requires it (TextForm::kJson), or
+// with `any_escapes` in any way (TextForm::kJsonAny). number_regex.h defines how numbers are
+// written.
 //
-// A name stands once in an object, and where properties come in order, those that the schema names
-// come in the order in which it does, before all others.
+// A name occurs once in an object. Unless properties may come in any order, the properties that the
+// schema names come first, in the schema's order.
 //
-// Errors are those of ReadSchema, and INVALID_ARGUMENT for a schema that no value can be as.
+// Fails as ReadSchema does, and with INVALID_ARGUMENT if no value satisfies the schema.
 absl::StatusOr<std::unique_ptr<Recognizer>> CompileJsonSchema(std::string_view schema,
                                                               const JsonOptions& options,
                                                               const ConstraintLimits& limits,

@@ -11,11 +11,12 @@ namespace {
 
 using Kind = Atom::Kind;
 
-constexpr size_t kMaxForeseen = 4;    // outs of a child whose outcomes are tried
-constexpr size_t kMaxQuestions = 64;  // of MayExist within one another
+constexpr size_t kMaxTriedOuts = 4;     // a child with more outs is not tried with all outcomes
+constexpr size_t kMaxNestedCalls = 64;  // nested calls of MayExist
 
-// Whether `must` says `said` in so many words.
-bool Says(const FormulaSet& formulas, Formula must, Formula said) {
+// True if `must` is kFalse, equals `said`, or is a conjunction with all parts of `said`. False says
+// nothing.
+bool Implies(const FormulaSet& formulas, Formula must, Formula said) {
   if (must == said || must == kFalse) return true;
   if (formulas.kind(must) != FormulaSet::Kind::kAnd) return false;
   const auto parts = formulas.parts(must);
@@ -30,21 +31,21 @@ bool IsWithin(const Atom& atom, int64_t count) { return atom.min <= count && cou
 
 }  // namespace
 
-// ---- What may exist
+// ---- Existence
 
 bool JsonShapes::MayExist(Formula formula) {
   if (formula == kTrue || formula == kFalse) return formula == kTrue;
   if (const auto known = may_exist_.find(formula); known != may_exist_.end()) return known->second;
-  if (asking_.size() >= kMaxQuestions) return true;
-  if (std::find(asking_.begin(), asking_.end(), formula) != asking_.end()) {
-    guessed_ = true;  // no finite value holds one of its own kind without end
+  if (in_progress_.size() >= kMaxNestedCalls) return true;
+  if (std::find(in_progress_.begin(), in_progress_.end(), formula) != in_progress_.end()) {
+    used_unfinished_ = true;  // no finite value contains a value of its own kind without end
     return false;
   }
-  asking_.push_back(formula);
+  in_progress_.push_back(formula);
   const bool exists = MayExistNew(formula);
-  asking_.pop_back();
-  if (asking_.empty()) guessed_ = false;
-  if (exists || !guessed_) may_exist_.emplace(formula, exists);
+  in_progress_.pop_back();
+  if (in_progress_.empty()) used_unfinished_ = false;
+  if (exists || !used_unfinished_) may_exist_.emplace(formula, exists);
   return exists;
 }
 
@@ -83,7 +84,7 @@ bool JsonShapes::ObjectMayExist(Formula object) {
     if (atom.kind != Kind::kRequired || negated) return kTrue;
     const Names& names = names_[static_cast<size_t>(data.names)];
     const std::string encoded = EncodeText(atom.name, TextForm::kJson);
-    // What comes before it may have come already: only what is said of its value counts.
+    // Earlier properties may have come already, so only conditions on this value count.
     const NameClass name = {
         .order = names.order.at(encoded), .name = &atom.name, .encoded = encoded};
     const Formula value = formulas_.Weaken(object, [&](int32_t other, bool other_negated) {
@@ -136,11 +137,11 @@ JsonShapes::Shape JsonShapes::Open(JsonKind kind, int32_t goal) {
   if (kind == JsonKind::kObject) data.names = NamesOf(data);
   DecideCounts(data);
   const Shape shape = ShapeOf(std::move(data));
-  return CanGoOn(shape) ? shape : kNone;
+  return CanContinue(shape) ? shape : kNone;
 }
 
 JsonShapes::Shape JsonShapes::ShapeOf(Data data) {
-  int64_t most = 0;  // counts above it are alike
+  int64_t most = 0;  // larger counts make no difference
   data.unique = false;
   std::vector<std::pair<int32_t, int64_t>> contained;
   for (const int32_t index : AtomsOf(data)) {
@@ -181,7 +182,7 @@ void JsonShapes::DecideCounts(Data& data) {
   });
 }
 
-bool JsonShapes::CanGoOn(Shape shape) {
+bool JsonShapes::CanContinue(Shape shape) {
   if (CanClose(shape)) return true;
   if (data(shape).kind == JsonKind::kArray) return NextItem(shape) != kNone;
   return dfa_.StateOf(NextNames(shape)) != RegexDfa::kDead;
@@ -189,8 +190,8 @@ bool JsonShapes::CanGoOn(Shape shape) {
 
 bool JsonShapes::CanClose(Shape shape) {
   Found& known = found(shape);
-  if (!known.asked_close) {
-    known.asked_close = true;
+  if (!known.has_close) {
+    known.has_close = true;
     known.can_close = CloseWith(data(shape), data(shape).must);
   }
   return known.can_close;
@@ -225,18 +226,18 @@ JsonShapes::Shape JsonShapes::After(Shape shape, ChildNumber number, const Outco
   bool repeated = false;
   if (next.unique) {
     const auto value = ParseJsonDocument(text, kMaxSchemaDepth + 1);
-    repeated = !value.ok() || !See(next, CanonicalJson(*value));
+    repeated = !value.ok() || !AddSeen(next, CanonicalJson(*value));
   } else if (next.kind == JsonKind::kObject && (child.order < 0 || any_order_)) {
-    See(next, std::string(text));
+    AddSeen(next, std::string(text));
   }
   DecideChild(next, child, outcome, repeated);
   if (next.must == kFalse) return kNone;
   const Shape after = ShapeOf(std::move(next));
-  return CanGoOn(after) ? after : kNone;
+  return CanContinue(after) ? after : kNone;
 }
 
-// Whether it was not there.
-bool JsonShapes::See(Data& data, std::string value) {
+// Adds the value to the values seen. Returns false if it was there already.
+bool JsonShapes::AddSeen(Data& data, std::string value) {
   const auto at = std::lower_bound(data.seen.begin(), data.seen.end(), value);
   if (at != data.seen.end() && *at == value) return false;
   data.seen.insert(at, std::move(value));
@@ -246,7 +247,7 @@ bool JsonShapes::See(Data& data, std::string value) {
 void JsonShapes::DecideChild(Data& data, const Child& child, const Outcome& outcome,
                              bool repeated) {
   ++data.count;
-  std::vector<int32_t> violated;  // ascending, as `decides` is
+  std::vector<int32_t> violated;  // ascending, like `decides`
   for (const auto& [atom, by] : child.decides) {
     const bool is_true = by == -1 || (by >= 0 && outcome[static_cast<size_t>(by)]);
     if (formulas_.atom(atom).kind != Kind::kContains) {
@@ -280,8 +281,8 @@ void JsonShapes::DecideChild(Data& data, const Child& child, const Outcome& outc
   data.must = formulas_.Simplify(data.must);
 }
 
-// Whether the value of a property that comes later may still be against the atom: one that it
-// names, behind the one at `order`, or one that it does not name.
+// Whether the value of a later property may still make the atom false: a property that it names,
+// after the one at `order`, or a property that it does not name.
 bool JsonShapes::MayFailAfter(const Data& data, const Atom& atom, int32_t order) {
   const PropertyRule& rule = *atom.properties;
   if (any_order_ || rule.others != kTrue || !rule.patterns.empty()) return true;
@@ -326,9 +327,9 @@ JsonShapes::Child JsonShapes::ChildWith(const Data& data, Formula must, int32_t 
     }
     const Formula formula = said(index);
     int32_t by = -1;
-    if (formula != kTrue && !Says(formulas_, must, formula)) {
+    if (formula != kTrue && !Implies(formulas_, must, formula)) {
       by = -2;
-      if (formula != kFalse && !Says(formulas_, must, formulas_.Not(formula))) {
+      if (formula != kFalse && !Implies(formulas_, must, formulas_.Not(formula))) {
         const auto at = std::find(goal.outs.begin(), goal.outs.end(), formula);
         by = static_cast<int32_t>(at - goal.outs.begin());
         if (at == goal.outs.end()) goal.outs.push_back(formula);
@@ -340,10 +341,10 @@ JsonShapes::Child JsonShapes::ChildWith(const Data& data, Formula must, int32_t 
   return child;
 }
 
-// The outcomes that leave `must` possible, as a formula about the child.
+// A formula about the child that is true for the outcomes that keep `must` possible.
 Formula JsonShapes::Possible(const Data& data, const Child& child) {
   const std::vector<Formula> outs = goals_[child.goal].outs;
-  if (outs.empty() || outs.size() > kMaxForeseen) return kTrue;
+  if (outs.empty() || outs.size() > kMaxTriedOuts) return kTrue;
   std::vector<Formula> any;
   const uint32_t outcomes = 1u << outs.size();
   for (uint32_t bits = 0; bits < outcomes; ++bits) {
@@ -379,7 +380,7 @@ Formula JsonShapes::RelaxForItem(const Data& data, int32_t index, bool negated) 
         return last ? formulas_.Not(atom.schema) : kTrue;
       }
       if (ContainedIn(data, index) >= atom.max) return formulas_.Not(atom.schema);
-      int64_t room = Atom::kUnbounded;  // for items, this one included
+      int64_t room = Atom::kUnbounded;  // for items, including this one
       formulas_.ForEachRequired(data.must, [&](const Atom& other) {
         if (other.kind == Kind::kLength) room = std::min(room, other.max - data.count);
         if (other.kind == Kind::kItems && other.items->others == kFalse) {
@@ -414,13 +415,13 @@ Formula JsonShapes::EqualToText(const std::string& text) {
 }
 
 JsonShapes::ChildNumber JsonShapes::NextItem(Shape shape) {
-  if (found(shape).asked_item) return found(shape).item;
+  if (found(shape).has_item) return found(shape).item;
   const Data& of = data(shape);
   const Formula must = formulas_.Weaken(
       of.must, [&](int32_t atom, bool negated) { return RelaxForItem(of, atom, negated); });
   const ChildNumber child = MakeChild(
       of, must, -1, [&](int32_t atom) { return SaidOfItem(formulas_.atom(atom), of.count); });
-  found(shape).asked_item = true;
+  found(shape).has_item = true;
   return found(shape).item = child;
 }
 

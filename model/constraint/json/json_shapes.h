@@ -1,4 +1,5 @@
-// Arrays and objects being written: what is decided so far, and what may come next.
+// The state of arrays and objects that are being written: what their schema has decided so far, and
+// what may come next in them.
 #ifndef TLM_MODEL_CONSTRAINT_JSON_JSON_SHAPES_H_
 #define TLM_MODEL_CONSTRAINT_JSON_JSON_SHAPES_H_
 
@@ -20,7 +21,7 @@
 
 namespace tlm {
 
-// Numbers things: equal ones have one number.
+// Numbers keys from 0. Equal keys have the same number.
 template <typename Key>
 class Interner {
  public:
@@ -37,7 +38,7 @@ class Interner {
   std::vector<const Key*> keys_;
 };
 
-// What a value must be, and which other formulas are to be decided about it.
+// The formulas about a value: `must` has to become true, and each of `outs` has to be decided.
 struct ValueGoal {
   Formula must = kTrue;
   std::vector<Formula> outs = {};
@@ -48,16 +49,17 @@ struct ValueGoal {
     return H::combine(std::move(hash), goal.must, goal.outs);
   }
 };
-using Outcome = std::vector<bool>;  // of a goal's `outs`
+using Outcome = std::vector<bool>;  // the value of each of a goal's `outs`
 
-// Shapes are arrays or objects that may go on alike: they are numbers, made as far as they are
-// needed, and know nothing of what they stand in. Not thread-safe.
+// A shape is the state of an open array or object. Two open arrays or objects with the same
+// possible continuations have the same shape. Shapes are numbers, created on demand; they do not
+// depend on the arrays and objects around them. Not thread-safe.
 //
-// All formulas about a value are decided together, each exactly: at its end the outcome is known.
-// On the way a shape admits what keeps `must` possible. That is exact for scalars and decided one
-// value ahead for arrays and objects: `must` of a child holds what the parent's `must` asks of it,
-// given all that is decided, and what is undecided taken for what suits.
-// Names are given as in TextForm::kJson, whatever the form of the formulas.
+// All formulas about a value are decided together, each exactly: when the value ends, the outcome
+// is known. Until then a shape allows whatever keeps `must` possible. For scalars this is exact.
+// For arrays and objects it looks one value ahead: the parent's `must` becomes a condition on the
+// child, in which decided atoms have their values, and an undecided atom may have either value.
+// Names are given in TextForm::kJson, whatever the form of the formulas.
 class JsonShapes {
  public:
   using Shape = int32_t;
@@ -66,15 +68,16 @@ class JsonShapes {
   // The next item, or the value of a property whose name is known.
   struct Child {
     int32_t goal = -1;  // number of a ValueGoal
-    // What its outcome decides: an atom about the parent, and the index of its formula in `outs`;
-    // -1 if it is true in any case, -2 if it is false.
+    // The parent's atoms that the child's outcome decides. The second number is the index of the
+    // atom's formula in the goal's `outs`, or -1 if the atom is true for any child, or -2 if it is
+    // false for any child. Ascending.
     std::vector<std::pair<int32_t, int32_t>> decides = {};
-    int32_t order = -1;  // of a property that a schema names: its place in their order
+    int32_t order = -1;  // index of the property among those that the schema names; -1: not named
   };
-  using ChildNumber = int32_t;  // kNone: none may come
+  using ChildNumber = int32_t;  // kNone: no child may come
 
-  // The sets outlive it. `any_order`: properties come in any order; else those that schemas name
-  // come first, in the order in which they are named.
+  // `formulas`, `regexes` and `dfa` must outlive the shapes. With `any_order`, properties come in
+  // any order; otherwise those that schemas name come first, in the order in which they are named.
   JsonShapes(FormulaSet& formulas, RegexSet& regexes, RegexDfa& dfa, bool any_order)
       : formulas_(formulas),
         regexes_(regexes),
@@ -84,56 +87,62 @@ class JsonShapes {
 
   int32_t NumberOf(ValueGoal goal) { return goals_.Of(std::move(goal)); }
   const ValueGoal& goal(int32_t number) const { return goals_[number]; }
-  // Whether some value may be as the formula says: false only if none is.
+  // False only if no value satisfies the formula.
   bool MayExist(Formula formula);
 
-  // An empty array or object that is to be as the goal says; kNone if it cannot be.
+  // The shape after [ or {, for a value with this goal; kNone if no such array or object exists.
   Shape Open(JsonKind kind, int32_t goal);
-  // Whether it may end as it is, and what is decided then.
+  // Whether the closing bracket may follow.
   bool CanClose(Shape shape);
+  // The outcome if the closing bracket follows.
   Outcome Close(Shape shape);
+  // The next item; kNone if no item may follow.
   ChildNumber NextItem(Shape shape);
-  // The names that may come next, as they stand between the quotes, and the closing quote.
+  // The names that may come next, as written between the quotes, and the closing quote.
   ByteRegex NextNames(Shape shape);
-  // Whether those that no schema names are all alike, but for those that came already.
+  // Whether all names that no schema names are treated alike, except names that came already.
   bool OtherNamesAreAlike(Shape shape) { return NextNames(shape), found(shape).tests.empty(); }
-  // Whether all names that no schema names may come.
+  // Whether every name that no schema names may come next, except names that came already.
   bool TakesOtherNames(Shape shape) { return NextNames(shape), found(shape).takes_others; }
   const std::vector<std::string>& SeenNames(Shape shape) const { return data(shape).seen; }
-  // By what names differ but for having come; none for those that came already.
+  // The class of a name: names of one class are treated alike. nullopt if the name came already or
+  // its class is unknown.
   std::optional<uint64_t> ClassOfName(Shape shape, std::string_view name);
-  // Whether the item that comes next and those behind it must be alike, but for having come.
+  // Whether the next item and all later items have the same conditions, except that they must
+  // differ from earlier ones.
   bool ItemsAreAlike(Shape shape) const;
   const std::vector<std::string>& SeenItems(Shape shape) const { return data(shape).seen; }
-  // Of a name among them; kNone if it came already.
+  // The value of the property `name`, which NextNames holds; kNone if the name came already.
   ChildNumber NextProperty(Shape shape, std::string_view name);
-  // With the child, whose goal had this outcome. `text` is the property's name as it stands between
-  // the quotes, or the item's text if NeedsText. kNone if it can neither end nor go on.
+  // The shape after a child whose goal had this outcome. `text` is the property's name as written
+  // between the quotes, or the item's text if NeedsText. kNone if the array or object can neither
+  // end nor continue.
   Shape After(Shape shape, ChildNumber child, const Outcome& outcome, std::string_view text);
   const Child& child(ChildNumber number) const { return children_[static_cast<size_t>(number)]; }
-  // Whether items are compared.
+  // Whether items are compared with each other (`uniqueItems`).
   bool NeedsText(Shape shape) const { return data(shape).unique; }
 
   size_t size() const { return static_cast<size_t>(shapes_.size()) + children_.size(); }
 
  private:
-  // Names in their order, encoded, and where each stands.
+  // The names that schemas name, in their order: plain and in kJson, and the index of each.
   struct Names {
     std::vector<std::string> names, encoded;
-    absl::flat_hash_map<std::string, int32_t> order;
+    absl::flat_hash_map<std::string, int32_t> order;  // by encoded name
   };
+  // A shape's content.
   struct Data {
     JsonKind kind = JsonKind::kArray;
     bool unique = false;
     Formula must = kTrue;
     std::vector<Formula> outs = {};
-    int32_t names = -1;      // of an object
-    int64_t count = 0;       // of children so far, as far as it matters
-    int32_t next_order = 0;  // names before it do not come any more
-    std::vector<std::pair<int32_t, int64_t>> contained =
-        {};  // of atoms kContains that are undecided
-    std::vector<std::string> seen =
-        {};  // ascending: names that must not come again, or items' values
+    int32_t names = -1;      // kObject: index in names_
+    int64_t count = 0;       // children so far; larger counts that make no difference are cut
+    int32_t next_order = 0;  // names with a smaller index cannot come any more
+    // Undecided kContains atoms: the atom, and the number of matching items so far.
+    std::vector<std::pair<int32_t, int64_t>> contained = {};
+    // Names that must not come again, or the values of items. Ascending.
+    std::vector<std::string> seen = {};
 
     friend bool operator==(const Data&, const Data&) = default;
     template <typename H>
@@ -142,23 +151,24 @@ class JsonShapes {
                         data.next_order, data.contained, data.seen);
     }
   };
-  // What was found out about a shape.
+  // Cached answers about a shape.
   struct Found {
-    bool asked_item = false, asked_names = false, asked_close = false;
+    // Whether `item`, the names and `can_close` are known.
+    bool has_item = false, has_names = false, has_close = false;
     bool can_close = false, takes_others = false;
     ChildNumber item = kNone;
     ByteRegex next_names = RegexSet::kNone;
-    std::vector<ChildNumber> properties;  // of names that schemas name, by their order
-    std::vector<ByteRegex> tests;         // what tells classes of other names apart
-    absl::flat_hash_map<std::vector<bool>, ChildNumber> classes;  // by the tests' results
+    std::vector<ChildNumber> properties;  // by index in Names
+    std::vector<ByteRegex> tests;         // two other names differ only if a test does
+    absl::flat_hash_map<std::vector<bool>, ChildNumber> classes;  // by results of the tests
   };
-  // A name that a schema names, or a class of other names.
+  // Either a name that a schema names, or a class of other names.
   struct NameClass {
-    int32_t order = -1;                 // of a class: behind all others
-    const std::string* name = nullptr;  // unset of a class
+    int32_t order = -1;                 // index in Names; for a class after all names
+    const std::string* name = nullptr;  // null for a class
     std::string_view encoded = {};
-    const std::vector<ByteRegex>* tests = nullptr;  // of a class
-    const std::vector<bool>* passed = nullptr;
+    const std::vector<ByteRegex>* tests = nullptr;  // class only
+    const std::vector<bool>* passed = nullptr;      // class only: the tests that it passes
   };
 
   const Data& data(Shape shape) const { return shapes_[shape]; }
@@ -167,7 +177,8 @@ class JsonShapes {
     return found_[static_cast<size_t>(shape)];
   }
   Shape ShapeOf(Data data);
-  bool CanGoOn(Shape shape);
+  // Whether the array or object can end or continue.
+  bool CanContinue(Shape shape);
 
   bool CloseWith(const Data& data, Formula formula);
   static int64_t ContainedIn(const Data& data, int32_t atom);
@@ -178,9 +189,10 @@ class JsonShapes {
   void Decide(Data& data, absl::FunctionRef<Formula(int32_t atom)> value);
   void DecideCounts(Data& data);
   void DecideChild(Data& data, const Child& child, const Outcome& outcome, bool repeated);
-  static bool See(Data& data, std::string value);
+  static bool AddSeen(Data& data, std::string value);
 
-  // What the atoms say of a child, and what `must` asks of it given that.
+  // These make the goal of a child. `said` returns the condition that an atom of the parent puts on
+  // the child, and `must` is the parent's `must` as a condition on the child.
   ChildNumber MakeChild(const Data& data, Formula must, int32_t order,
                         absl::FunctionRef<Formula(int32_t atom)> said);
   Child ChildWith(const Data& data, Formula must, int32_t order,
@@ -194,7 +206,7 @@ class JsonShapes {
   ChildNumber ChildOfName(const Data& data, const NameClass& name);
   void FindNames(Shape shape);
   ByteRegex FindOtherNames(Shape shape);
-  // The ways to write a name that is encoded as kJson.
+  // All ways to write a name that is given in kJson.
   ByteRegex NameRegex(std::string_view encoded) {
     return JsonTextRegex(regexes_, encoded, formulas_.form());
   }
@@ -216,11 +228,11 @@ class JsonShapes {
   std::vector<Child> children_;
   std::deque<Names> names_;
   absl::flat_hash_map<std::vector<int32_t>, int32_t> names_by_atoms_;
-  // The last name in the order that a rule names.
+  // The largest index in Names of the names of a rule, by index in names_ and rule.
   absl::flat_hash_map<std::pair<int32_t, const PropertyRule*>, int32_t> last_named_;
   absl::flat_hash_map<Formula, bool> may_exist_;
-  std::vector<Formula> asking_;  // MayExist calls under way
-  bool guessed_ = false;         // one of them found another under way
+  std::vector<Formula> in_progress_;  // MayExist calls in progress
+  bool used_unfinished_ = false;      // a call depended on the result of a call in progress
   absl::flat_hash_map<std::string, Formula> equal_to_;
   absl::flat_hash_map<std::pair<ByteRegex, std::string>, bool> matches_;
 };

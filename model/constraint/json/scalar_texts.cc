@@ -9,9 +9,9 @@
 namespace tlm {
 namespace {
 
-// Decimals of so many characters differ as doubles, too, if they differ.
+// Different decimals of at most this many characters are different doubles.
 constexpr int32_t kExactCharacters = 16;
-// The automaton of several divisors has as many states as their least common multiple.
+// Divisors that are put into one automaton. It has as many states as their least common multiple.
 constexpr size_t kMaxMultiples = 2;
 
 }  // namespace
@@ -20,7 +20,7 @@ ScalarTexts::Numbers ScalarTexts::NumbersFor(Formula must, std::span<const Formu
   std::vector<Formula> about = {formulas_.Restrict(must, JsonKind::kNumber)};
   for (const Formula out : outs) about.push_back(formulas_.Restrict(out, JsonKind::kNumber));
   std::vector<int32_t> atoms;
-  bool exact = false;  // a number must not be on the other side of a bound as a double
+  bool exact = false;  // the number as a double must be on the same side of every bound
   for (const Formula formula : about) {
     formulas_.CollectAtoms(formula, atoms);
     exact |= formula != about[0] || (formula != kTrue && !formulas_.IsPositive(formula));
@@ -35,14 +35,14 @@ ScalarTexts::Numbers ScalarTexts::NumbersFor(Formula must, std::span<const Formu
     numbers.checked = true;
     if (numbers.multiples.size() < kMaxMultiples) numbers.multiples.push_back(index);
   }
-  // Without an atom no text needs to be compared.
+  // Without atoms no text is compared.
   numbers.texts = atoms.empty() ? AnyNumberRegex(regexes_)
                                 : NumberRegex(regexes_, {}, integers ? TextForm::kJson : form_);
   const ByteRegex digits =
       regexes_.Repeat(regexes_.Bytes(ByteSet::Range('0', '9')), 0, RegexSet::kUnbounded);
   const ByteRegex dot = regexes_.Literal(".");
   if (integers) {
-    // 1.0 is an integer to some and none to others, so it is not written.
+    // Validators disagree whether 1.0 is an integer, so it is not written.
     const ByteRegex zeros = regexes_.Repeat(regexes_.Literal("0"), 0, RegexSet::kUnbounded);
     const std::array parts = {RegexSet::kAny, dot, zeros};
     numbers.texts = regexes_.And(numbers.texts, regexes_.Not(regexes_.Concat(parts)));
@@ -119,7 +119,7 @@ ByteRegex ScalarTexts::StringTexts(Formula formula) {
   if (string == kTrue) return any;
   const ByteRegex said =
       formulas_.ToRegex(string, regexes_, [&](int32_t atom) { return formulas_.atom(atom).regex; });
-  // What is said of strings is about texts; only what is not said may be about other bytes.
+  // The expressions of atoms hold only texts; only their negations may hold other bytes.
   if (formulas_.IsPositive(string)) return said;
   return regexes_.And(std::array{any, said, regexes_.Not(DisputedStrings(string, {}))});
 }

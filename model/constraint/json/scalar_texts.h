@@ -1,4 +1,4 @@
-// The texts of null, booleans, numbers and strings that a formula allows.
+// Expressions for the texts of null, booleans, numbers and strings that a formula allows.
 #ifndef TLM_MODEL_CONSTRAINT_JSON_SCALAR_TEXTS_H_
 #define TLM_MODEL_CONSTRAINT_JSON_SCALAR_TEXTS_H_
 
@@ -12,32 +12,33 @@
 
 namespace tlm {
 
-// Not thread-safe; the sets outlive it.
+// `formulas` and `regexes` must outlive it. Not thread-safe.
 class ScalarTexts {
  public:
-  // Which texts numbers and strings may have. All formulas that are asked about one value use the
-  // same, and each of them is exact for all of these texts.
+  // The texts that numbers and strings may have at all. All formulas about one value use the same
+  // texts, and each formula is exact for all of them.
   struct Numbers {
     ByteRegex texts = RegexSet::kNone;
-    bool checked = false;  // the formulas say more than expressions can: ask NumberIs at the end
-    std::vector<int32_t> multiples = {};  // atoms kMultiple that are put into expressions
-    // Strings that are not written, as it is disputed whether one of the formulas is true of them.
+    bool checked = false;  // expressions do not suffice: call NumberIs when the number ends
+    std::vector<int32_t> multiples = {};  // kMultiple atoms that the expressions include
+    // Strings that are never written, because validators disagree whether a formula is true for
+    // them.
     ByteRegex disputed = RegexSet::kNone;
   };
 
   ScalarTexts(FormulaSet& formulas, RegexSet& regexes)
       : formulas_(formulas), regexes_(regexes), form_(formulas.form()) {}
 
-  // Strings of which it is disputed whether a formula is true: of `must` those it does not plainly
-  // forbid.
+  // Strings for which validators disagree whether one of the formulas is true. For `must` only
+  // those that it does not clearly forbid.
   ByteRegex DisputedStrings(Formula must, std::span<const Formula> outs);
   Numbers NumbersFor(Formula must, std::span<const Formula> outs);
-  // The texts of all scalars that are as the formula says; where `numbers` are checked, perhaps of
-  // others, too. Strings stand with their quotes.
+  // The texts of all scalars that satisfy the formula, and perhaps others if `numbers.checked`.
+  // Strings include their quotes.
   ByteRegex Texts(Formula formula, const Numbers& numbers);
-  // Strings as the formula says, without the quotes.
+  // The strings that satisfy the formula, without the quotes.
   ByteRegex StringTexts(Formula formula);
-  // Whether the number of the text is as the formula says; unset if that is disputed.
+  // Whether the number satisfies the formula; nullopt if validators disagree.
   std::optional<bool> NumberIs(Formula formula, std::string_view text);
 
  private:

@@ -1,4 +1,4 @@
-// The keywords of arrays and objects.
+// Reads the keywords of arrays and objects.
 #include <string>
 #include <string_view>
 #include <utility>

@@ -7,9 +7,9 @@
 namespace tlm {
 namespace {
 
-// References that follow one another, formulas in formulas.
+// How many references may follow one another, and how deep formulas may be nested.
 constexpr int kMaxReferences = 1000;
-// Of One: with at most so many parts, what is weakened still excludes that two are true.
+// If a kOne has at most this many parts, Weaken still excludes that two of them are true.
 constexpr size_t kExactOne = 8;
 
 template <typename T>
@@ -74,7 +74,7 @@ Formula FormulaSet::Intern(Node node, std::span<const Formula> parts) {
     by_content_.erase(found);
     return kFalse;
   }
-  const std::vector<Formula> copy(parts.begin(), parts.end());  // they may lie in parts_
+  const std::vector<Formula> copy(parts.begin(), parts.end());  // they may be stored in parts_
   node.begin = static_cast<int32_t>(parts_.size());
   parts_.insert(parts_.end(), copy.begin(), copy.end());
   node.end = static_cast<int32_t>(parts_.size());
@@ -158,7 +158,7 @@ Formula FormulaSet::One(std::span<const Formula> parts) {
     if (part != kTrue && part != kFalse) open.push_back(part);
   }
   std::sort(open.begin(), open.end());
-  // A part that stands twice cannot be the only one.
+  // A part that occurs twice cannot be the only true one.
   std::vector<Formula> rest;
   for (size_t i = 0; i < open.size();) {
     size_t end = i;
@@ -200,7 +200,7 @@ void FormulaSet::CollectReferences(Formula formula, std::vector<int32_t>& refere
 }
 
 std::optional<int32_t> FormulaSet::EmptyLoop() const {
-  // Takes away references that lead nowhere, until all that is left lies on loops or leads to one.
+  // Removes references that lead to no other, until all that are left are on a loop or lead to one.
   std::vector<std::vector<int32_t>> used_by(targets_.size());
   std::vector<size_t> left(targets_.size());
   std::vector<int32_t> done;
@@ -235,7 +235,7 @@ Formula FormulaSet::Restrict(Formula formula, JsonKind type) {
 }
 
 Formula FormulaSet::RestrictNew(Formula formula, JsonKind type) {
-  if (!MayGoThrough(formula)) return kFalse;
+  if (!SpendOn(formula)) return kFalse;
   const Node of = node(formula);
   if (of.kind == Kind::kReference) {
     if (++depth_ > kMaxReferences) full_ = true;
@@ -264,8 +264,8 @@ Formula FormulaSet::RestrictNew(Formula formula, JsonKind type) {
 Formula FormulaSet::Simplify(Formula formula) {
   for (Formula before = kFalse; before != formula && kind(formula) == Kind::kAnd;) {
     before = formula;
-    std::vector<Formula> all;                     // atoms
-    absl::flat_hash_map<int32_t, Formula> known;  // by atom
+    std::vector<Formula> all;                     // parts that are atoms
+    absl::flat_hash_map<int32_t, Formula> known;  // value by atom
     for (const Formula part : PartsOf(formula)) {
       if (kind(part) != Kind::kAtom) continue;
       all.push_back(part);
@@ -285,13 +285,13 @@ Formula FormulaSet::Simplify(Formula formula) {
   return formula;
 }
 
-bool FormulaSet::MayGoThrough(Formula formula) {
+bool FormulaSet::SpendOn(Formula formula) {
   if (!meter_.Spend(1 + static_cast<int64_t>(PartsOf(formula).size()))) full_ = true;
   return !full_;
 }
 
 Formula FormulaSet::Substitute(Formula formula, Replace replace) {
-  if (!MayGoThrough(formula)) return kFalse;
+  if (!SpendOn(formula)) return kFalse;
   const Node of = node(formula);
   switch (of.kind) {
     case Kind::kAtom: {
@@ -313,7 +313,7 @@ Formula FormulaSet::Substitute(Formula formula, Replace replace) {
 }
 
 Formula FormulaSet::Weaken(Formula formula, Relax relax) {
-  if (!MayGoThrough(formula)) return kFalse;
+  if (!SpendOn(formula)) return kFalse;
   const Node of = node(formula);
   if (of.kind == Kind::kAtom) return relax(of.index, of.negated);
   if (of.kind != Kind::kAnd && of.kind != Kind::kOr && of.kind != Kind::kOne) return formula;
@@ -335,7 +335,7 @@ Formula FormulaSet::Weaken(Formula formula, Relax relax) {
 }
 
 bool FormulaSet::Evaluate(Formula formula, absl::FunctionRef<bool(int32_t)> value) {
-  if (!MayGoThrough(formula)) return false;
+  if (!SpendOn(formula)) return false;
   const Node& of = node(formula);
   const auto parts = PartsOf(formula);
   const auto is_true = [&](Formula part) { return Evaluate(part, value); };
@@ -362,7 +362,7 @@ bool FormulaSet::IsPositive(Formula formula) const {
 }
 
 void FormulaSet::CollectAtoms(Formula formula, std::vector<int32_t>& atoms) {
-  if (!MayGoThrough(formula)) return;
+  if (!SpendOn(formula)) return;
   const Node& of = node(formula);
   if (of.kind == Kind::kAtom) {
     const auto at = std::lower_bound(atoms.begin(), atoms.end(), of.index);
@@ -386,7 +386,7 @@ ByteRegex FormulaSet::ToRegex(Formula formula, RegexSet& regexes,
     case Kind::kOr:
       return regexes.Or(parts);
     case Kind::kOne: {
-      ByteRegex none = RegexSet::kAny, one = RegexSet::kNone;  // of the parts so far
+      ByteRegex none = RegexSet::kAny, one = RegexSet::kNone;  // no part, exactly one part
       for (const ByteRegex part : parts) {
         one = regexes.Or(regexes.And(one, regexes.Not(part)), regexes.And(none, part));
         none = regexes.And(none, regexes.Not(part));

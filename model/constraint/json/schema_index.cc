@@ -12,7 +12,7 @@
 namespace tlm {
 namespace {
 
-// Keywords whose values are a schema, or arrays of schemas.
+// Keywords whose value is a schema or an array of schemas.
 constexpr std::array<std::string_view, 17> kSchemas = {"additionalItems",
                                                        "additionalProperties",
                                                        "allOf",
@@ -30,12 +30,12 @@ constexpr std::array<std::string_view, 17> kSchemas = {"additionalItems",
                                                        "unevaluatedProperties",
                                                        "contentSchema",
                                                        "extends"};
-// And those whose values' members are.
+// Keywords whose value is an object with schemas as members.
 constexpr std::array<std::string_view, 7> kSchemaMaps = {
     "$defs",      "definitions",       "dependencies", "dependentSchemas",
     "properties", "patternProperties", "components"};
 
-// RFC 3986, section 5.2, for what occurs in schemas.
+// Resolves a reference by RFC 3986, section 5.2, for the forms that occur in schemas.
 std::string ResolveUri(std::string_view base, std::string_view reference) {
   if (reference.empty()) return std::string(base);
   const size_t colon = reference.find_first_of(":/?#");
@@ -59,7 +59,7 @@ std::string ResolveUri(std::string_view base, std::string_view reference) {
                                 : std::string_view(authority > 0 ? "/" : "")) +
            std::string(reference);
   }
-  // Without "." and "..".
+  // Removes "." and "..".
   std::vector<std::string> segments;
   std::string rest = path;
   std::string clean;
@@ -158,7 +158,7 @@ SchemaIndex::Place SchemaIndex::root() const { return {root_, "", ""}; }
 std::string SchemaIndex::BaseOf(const JsonValue& value, const std::string& outer) const {
   const JsonValue* id = value.Find(draft_ == SchemaDraft::kDraft4 ? "id" : "$id");
   if (id == nullptr || !id->is_string()) return outer;
-  // Beside `$ref`, old drafts know no other keyword.
+  // Old drafts ignore all keywords next to `$ref`.
   if (draft_ <= SchemaDraft::kDraft7 && value.Find("$ref") != nullptr) return outer;
   return ResolveUri(outer, SplitFragment(id->text).first);
 }

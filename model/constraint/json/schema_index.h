@@ -1,4 +1,4 @@
-// Where the references of a JSON Schema document lead.
+// Resolves the references of a JSON Schema document.
 #ifndef TLM_MODEL_CONSTRAINT_JSON_SCHEMA_INDEX_H_
 #define TLM_MODEL_CONSTRAINT_JSON_SCHEMA_INDEX_H_
 
@@ -11,7 +11,7 @@
 
 namespace tlm {
 
-// What the document says of its own version; without `$schema` the newest.
+// The version that `$schema` names; the newest if there is no `$schema`.
 enum class SchemaDraft { kDraft4, kDraft6, kDraft7, k2019, k2020 };
 
 // The schemas of one document by URI. Nothing is fetched: a reference leads to a place in the
@@ -22,19 +22,19 @@ class SchemaIndex {
   struct Place {
     const JsonValue* value = nullptr;
     std::string base;
-    std::string pointer;  // where it stands in the document, for messages: "/$defs/a"
+    std::string pointer;  // JSON pointer in the document, for messages: "/$defs/a"
   };
 
-  // `root` outlives it. INVALID_ARGUMENT for a draft that is not known.
+  // `root` must outlive the index. INVALID_ARGUMENT for an unknown draft.
   static absl::StatusOr<SchemaIndex> Build(const JsonValue& root);
 
   SchemaDraft draft() const { return draft_; }
   Place root() const;
-  // `$id` of `value` applied to the base of what it stands in.
+  // The base URI of `value`: its `$id`, resolved against the base `outer` of the schema around it.
   std::string BaseOf(const JsonValue& value, const std::string& outer) const;
-  // INVALID_ARGUMENT if it leads to no place in the document.
+  // INVALID_ARGUMENT if the reference leads to no place in the document.
   absl::StatusOr<Place> Resolve(std::string_view reference, const std::string& base) const;
-  // As Resolve, for `$dynamicRef`: INVALID_ARGUMENT also where several places could be meant.
+  // Like Resolve, for `$dynamicRef`. INVALID_ARGUMENT also if several places could be meant.
   absl::StatusOr<Place> ResolveDynamic(std::string_view reference, const std::string& base) const;
 
  private:
@@ -45,9 +45,9 @@ class SchemaIndex {
 
   const JsonValue* root_;
   SchemaDraft draft_ = SchemaDraft::k2020;
-  absl::flat_hash_map<std::string, Place> by_uri_;    // of resources, without fragment
-  absl::flat_hash_map<std::string, Place> anchored_;  // "uri#anchor"
-  absl::flat_hash_map<std::string, int> dynamic_;     // how many resources have a dynamic anchor
+  absl::flat_hash_map<std::string, Place> by_uri_;    // resources by URI without fragment
+  absl::flat_hash_map<std::string, Place> anchored_;  // by "uri#anchor"
+  absl::flat_hash_map<std::string, int> dynamic_;     // number of resources by dynamic anchor
 };
 
 }  // namespace tlm

@@ -22,7 +22,7 @@
 namespace tlm {
 namespace {
 
-// Whether 1.0 is an integer depends on whom one asks, in draft 4 on how it is written.
+// Validators disagree whether 1.0 is an integer; in draft 4 it depends on how it is written.
 Formula Integers(SchemaDraft draft, FormulaSet& formulas, RegexSet& regexes) {
   const bool by_value = formulas.form() == TextForm::kJsonAny && draft != SchemaDraft::kDraft4;
   return formulas.Of({.kind = Atom::Kind::kNumber,
@@ -185,7 +185,7 @@ absl::Status SchemaReader::ReadTypes(Schema& schema) {
   if (const JsonValue* values = schema.Find("enum")) {
     if (!values->is_array()) return Wrong(schema, "enum", "is not an array");
     std::vector<Formula> any;
-    std::vector<ByteRegex> texts;  // strings are one expression
+    std::vector<ByteRegex> texts;  // all strings become one expression
     for (const JsonValue& value : values->items) {
       TLM_RETURN_IF_ERROR(budget_.Spend(10, schema.place.pointer + "/enum"));
       if (value.is_string()) {
@@ -222,7 +222,7 @@ absl::Status SchemaReader::ReadNumbers(Schema& schema) {
     const JsonValue* value = schema.Find(keyword);
     return value != nullptr && value->is_boolean() && value->boolean;
   };
-  // Draft 4 says by a boolean that the bound itself is excluded.
+  // In draft 4 the keyword is a boolean: the bound itself is excluded.
   range.min_exclusive = is_set("exclusiveMinimum");
   range.max_exclusive = is_set("exclusiveMaximum");
   const auto add = [&](const NumberRange& bounds) {
@@ -284,7 +284,7 @@ absl::Status SchemaReader::ReadStrings(Schema& schema) {
   };
   TLM_ASSIGN_OR_RETURN(const auto bounds, Bounds(schema, "minLength", "maxLength"));
   if (bounds && bounds->first > bounds->second) {
-    add(RegexSet::kNone);  // no string is that long and that short
+    add(RegexSet::kNone);  // no length is within the bounds
   } else if (bounds) {
     constexpr int64_t kMax = 1 << 20;
     if (bounds->first > kMax) return Wrong(schema, "minLength", "is above 1,048,576");
@@ -313,7 +313,7 @@ absl::StatusOr<Formula> ReadSchema(const JsonValue& schema, FormulaSet& formulas
   SchemaReader reader(index, OtherDrafts::kApply, formulas, regexes, budget);
   TLM_ASSIGN_OR_RETURN(const Formula root, reader.ReadAll());
   if (!reader.has_other_drafts()) return root;
-  // A document is valid by both readings.
+  // A document must be valid by both readings.
   TLM_ASSIGN_OR_RETURN(
       const Formula ignoring,
       SchemaReader(index, OtherDrafts::kIgnore, formulas, regexes, budget).ReadAll());

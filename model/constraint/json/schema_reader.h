@@ -1,4 +1,4 @@
-// JSON Schema to formulas.
+// Translates a JSON Schema to a formula.
 #ifndef TLM_MODEL_CONSTRAINT_JSON_SCHEMA_READER_H_
 #define TLM_MODEL_CONSTRAINT_JSON_SCHEMA_READER_H_
 
@@ -22,25 +22,26 @@
 
 namespace tlm {
 
-// Arrays and objects in a schema or in a document.
+// How deep arrays and objects may be nested in a schema, and in a document.
 inline constexpr int kMaxSchemaDepth = 128;
 
-// The values that `schema` allows, a JSON Schema of draft 4, 6, 7, 2019-09 or 2020-12: all
-// assertions and applicators of the core, applicator, unevaluated and validation vocabularies.
-// Formats are asserted where FormatRegex knows them. Unknown keywords are annotations, as the
-// standard says.
+// The values that `schema` allows. It is a JSON Schema of draft 4, 6, 7, 2019-09 or 2020-12. All
+// assertions and applicators of the core, applicator, unevaluated and validation vocabularies are
+// supported. Formats are asserted if FormatRegex knows them. Unknown keywords are annotations, as
+// the standard requires.
 //
 // INVALID_ARGUMENT, naming keyword and place, for values that the standard does not allow and for
-// what cannot be decided: references out of the document or to themselves, patterns as ParsePattern
-// says. RESOURCE_EXHAUSTED above the budget or the limits of the two sets.
+// conditions that cannot be decided: references out of the document or to themselves, and patterns
+// that ParsePattern refuses. RESOURCE_EXHAUSTED above the budget or the limits of the two sets.
 absl::StatusOr<Formula> ReadSchema(const JsonValue& schema, FormulaSet& formulas, RegexSet& regexes,
                                    Budget& budget);
 
-// Whether rules of another draft apply: the keywords about dependencies where the draft does not
-// define them (a compatibility option of some validators, unknown keywords to others), and in
-// 2019-09 that `contains` evaluates items.
+// Whether rules of another draft apply, on which validators differ: the keywords about dependencies
+// if the draft does not define them (some validators have an option for them, others ignore them),
+// and in 2019-09 the rule that `contains` evaluates items.
 enum class OtherDrafts { kApply, kIgnore };
 
+// The implementation of ReadSchema. Used once, for one schema.
 class SchemaReader {
  public:
   SchemaReader(const SchemaIndex& index, OtherDrafts other_drafts, FormulaSet& formulas,
@@ -54,15 +55,15 @@ class SchemaReader {
         first_reference_(formulas.num_references()) {}
 
   absl::StatusOr<Formula> ReadAll();
-  // After ReadAll: the schema has a keyword that `OtherDrafts` is about.
+  // Whether the schema has a keyword that `OtherDrafts` concerns. Call it after ReadAll.
   bool has_other_drafts() const { return has_other_drafts_; }
 
  private:
   using Place = SchemaIndex::Place;
-  // A schema being read, and what is known of it so far.
+  // A schema that is being read.
   struct Schema {
     Place place;
-    std::vector<Formula> all;  // to be true, all of them
+    std::vector<Formula> all;  // the conditions so far; all of them must hold
 
     const JsonValue* Find(std::string_view keyword) const { return place.value->Find(keyword); }
   };
@@ -70,7 +71,7 @@ class SchemaReader {
   absl::Status Wrong(const Schema& schema, std::string_view keyword, std::string_view why) const {
     return At(schema, keyword, InvalidArgument("{}", why));
   }
-  // The same status, with the place.
+  // The status with the keyword and the place in front of its message.
   static absl::Status At(const Schema& schema, std::string_view keyword,
                          const absl::Status& status) {
     return WithContext(
@@ -86,7 +87,7 @@ class SchemaReader {
                                                 const JsonValue& list);
   absl::StatusOr<Formula> Reference(const Place& target);
 
-  // Each reads some keywords and adds to schema.all.
+  // Each of these reads some keywords and adds their conditions to schema.all.
   absl::Status ReadReferences(Schema& schema);
   absl::Status ReadLogic(Schema& schema);
   absl::Status ReadTypes(Schema& schema);
@@ -102,7 +103,7 @@ class SchemaReader {
   absl::StatusOr<std::optional<Decimal>> NumberOf(const Schema& schema, std::string_view keyword);
   // A count: an integer >= 0.
   absl::StatusOr<std::optional<int64_t>> CountOf(const Schema& schema, std::string_view keyword);
-  // From `least` to `most` of them; unset if neither is there.
+  // The counts in the keywords `least` and `most`; nullopt if the schema has neither.
   absl::StatusOr<std::optional<std::pair<int64_t, int64_t>>> Bounds(const Schema& schema,
                                                                     std::string_view least,
                                                                     std::string_view most);
@@ -118,8 +119,8 @@ class SchemaReader {
   const int32_t first_reference_;  // number of the first reference that this reader makes
   bool has_other_drafts_ = false;
   absl::flat_hash_map<const JsonValue*, Formula> references_;
-  std::vector<std::pair<Formula, Place>> unread_;  // references made but not defined
-  std::vector<std::string> reference_names_;       // by their order
+  std::vector<std::pair<Formula, Place>> unread_;  // references that are not defined yet
+  std::vector<std::string> reference_names_;       // by number - first_reference_
 };
 
 }  // namespace tlm

@@ -12,22 +12,22 @@ namespace tlm {
 namespace {
 
 constexpr size_t kMaxEvaluationCases = 64;
-// Subschemas and references that lead from one to the next.
+// The longest chain of subschemas and references.
 constexpr int kMaxEvaluationDepth = 32;
-// Of the budget: for a subschema, and for each name, pattern and formula that a case holds.
+// Budget for a subschema, and for each name, pattern and formula of a case.
 constexpr int64_t kStepsPerSchema = 20;
 constexpr int64_t kStepsPerEntry = 2;
 
-// Which properties or items a schema evaluates where `when` is true.
+// The properties or items that a schema evaluates if `when` is true.
 struct Evaluated {
   Formula when = kTrue;
   bool all = false;
-  std::vector<std::string> names = {};       // of properties
-  std::vector<ByteRegex> patterns = {};      // of names of properties
-  size_t first_items = 0;                    // so many at the beginning of an array
-  std::vector<Formula> matching_items = {};  // by `contains`: items that match one of these
+  std::vector<std::string> names = {};       // names of properties
+  std::vector<ByteRegex> patterns = {};      // patterns of names of properties
+  size_t first_items = 0;                    // number of items at the beginning of an array
+  std::vector<Formula> matching_items = {};  // `contains`: items that satisfy one of these
 };
-// In each value one or more of them are true.
+// For each value, `when` is true in at least one of the cases.
 using Cases = std::vector<Evaluated>;
 
 class EvaluationReader {
@@ -37,22 +37,24 @@ class EvaluationReader {
   EvaluationReader(UnevaluatedKind kind, const UnevaluatedContext& context)
       : kind_(kind), context_(context), formulas_(context.formulas) {}
 
-  // By the keywords of `schema`, without the unevaluated ones. Its base is that of its own `$id`.
+  // What the keywords of `schema` evaluate, except the unevaluated keywords. The base of `schema`
+  // already includes its own `$id`.
   absl::StatusOr<Cases> ReadKeywords(const Place& schema, int depth);
 
  private:
-  // By the whole schema at `place`.
+  // What the whole schema at `place` evaluates.
   absl::StatusOr<Cases> ReadSchemaAt(Place place, int depth);
   absl::StatusOr<Evaluated> ReadAdjacentItems(const Place& schema);
   absl::StatusOr<Evaluated> ReadAdjacentProperties(const Place& schema);
   absl::Status ReadReferences(const Place& schema, int depth, Cases& cases);
   absl::Status ReadLogic(const Place& schema, int depth, Cases& cases);
   absl::Status ReadCondition(const Place& schema, int depth, Cases& cases);
-  // `cases` with what the schema at `place` evaluates, too.
+  // Adds to `cases` what the schema at `place` evaluates.
   absl::Status Add(const Place& place, int depth, Cases& cases);
-  // The same, where it evaluates only values for which `when` is true. `when` implies the schema.
+  // Like Add, but the schema evaluates only values for which `when` is true. `when` must imply the
+  // schema.
   absl::Status AddWhere(Formula when, const Place& place, int depth, Cases& cases);
-  // The cases that are one of `a` and one of `b` at once; `place` adds `b`.
+  // All combinations of a case of `a` and a case of `b`. `b` comes from the schema at `place`.
   absl::StatusOr<Cases> Product(const Cases& a, const Cases& b, const Place& place);
 
   const UnevaluatedKind kind_;
@@ -224,7 +226,7 @@ absl::StatusOr<Cases> EvaluationReader::ReadKeywords(const Place& schema, int de
   return cases;
 }
 
-// The values whose properties or items other than those evaluated are as `rest` says.
+// The values whose properties or items that are not evaluated satisfy `rest`.
 Formula ApplyToOthers(const Evaluated& evaluated, UnevaluatedKind kind, Formula rest,
                       FormulaSet& formulas) {
   if (evaluated.all) return kTrue;

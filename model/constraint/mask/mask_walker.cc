@@ -7,12 +7,12 @@
 namespace tlm {
 namespace {
 
-constexpr int kStepsBetweenLooks = 1024;
-// Sets of states above this are not followed.
+constexpr int kStepsBetweenChecks = 1024;
+// ReachOf stops at a set of more states than this.
 constexpr size_t kMaxReachStates = 64;
 
-// How bytes from a lead byte to the end of a character follow each other in well-formed UTF-8 (The
-// Unicode Standard, table 3-7). Numbers of states: bytes that remain, or one of the special ones.
+// Well-formed UTF-8 from a character's lead byte to its end (The Unicode Standard, table 3-7). A
+// state is the number of bytes that remain, or one of the lead bytes with a narrower second byte.
 enum Utf8State : uint8_t {
   kCharacterEnd,
   kOneLeft,
@@ -46,12 +46,13 @@ constexpr Utf8Range kSigns[] = {{' ', '!', kCharacterEnd}, {'#', '/', kCharacter
 // What each TokenTrie::Alphabet adds to the one before it, as first bytes of characters.
 constexpr std::span<const Utf8Range> kAdded[] = {kLower, kUpper, kDigits, kSigns, kLeads};
 
-// One step of the product of an automaton with that of an alphabet's characters.
+// The product of a part's automaton with the automaton of an alphabet's characters.
 class Product {
  public:
   Product(const Recognizer::Part& part, size_t alphabet) : part_(part), alphabet_(alphabet) {}
 
-  // The states one character behind `from`. Sets `all` to false if some character leads to none.
+  // Returns the states after one character from the states `from`. Sets `all` to false if some
+  // character leads out of the part or to a dead state.
   std::vector<RegexDfa::State> Step(const std::vector<RegexDfa::State>& from, bool& all) {
     open_.clear();
     ends_.clear();
@@ -66,7 +67,7 @@ class Product {
     }
     return std::move(ends_);
   }
-  // Whether the part ended anywhere.
+  // Whether some character ended the part.
   bool part_ended() const { return part_ended_; }
 
  private:
@@ -126,18 +127,20 @@ bool MaskWalker::Mark(Recognizer::State state, std::span<uint64_t> words) {
   return !exhausted_ && !Exhausted();
 }
 
-// Now and then looks at the limits; false once one is met.
+// Checks the limits every kStepsBetweenChecks calls. Returns false once one is met.
 bool MaskWalker::Step() {
-  if (++steps_ % kStepsBetweenLooks == 0) exhausted_ |= Exhausted();
+  if (++steps_ % kStepsBetweenChecks == 0) exhausted_ |= Exhausted();
   return !exhausted_;
 }
 
+// Marks the tokens that end at the node.
 void MaskWalker::MarkNode(uint32_t node, std::span<uint64_t> words) const {
   const uint32_t end = tokens_.nodes()[node + 1].tokens;
   for (uint32_t i = tokens_.nodes()[node].tokens; i < end; ++i)
     SetTokenBit(tokens_.order()[i], words);
 }
 
+// Marks tokens from a state that is in no part.
 void MaskWalker::MarkRoots(Recognizer::State state, std::span<uint64_t> words) {
   const ByteSet bytes = recognizer_.NextBytes(state);
   for (int i = 0; i < 256; ++i) {
@@ -155,7 +158,7 @@ void MaskWalker::MarkRoots(Recognizer::State state, std::span<uint64_t> words) {
   }
 }
 
-// What is below a node whose state is known.
+// Marks the tokens below a node. states_ has the node's state.
 void MaskWalker::MarkBelow(uint32_t node, std::span<uint64_t> words) {
   const TokenTrie::Node* const nodes = tokens_.nodes().data();
   const uint32_t end = nodes[node].end, depth = nodes[node].depth;
@@ -189,12 +192,14 @@ void MaskWalker::MarkBelow(uint32_t node, std::span<uint64_t> words) {
   }
 }
 
+// The bytes from the root to the node.
 std::string_view MaskWalker::PathOf(uint32_t node) const {
   const TokenTrie::Node& at = tokens_.nodes()[node];
   return tokens_.Text(tokens_.order()[at.tokens]).substr(0, at.depth);
 }
 
-// A node that ends a part, from the state of a node above it on.
+// Marks the tokens at and below a node that ends a part. `state` is the state of the node's
+// ancestor at `depth`.
 void MaskWalker::MarkEnd(Recognizer::State state, uint32_t depth, uint32_t node,
                          std::span<uint64_t> words) {
   for (const char byte : PathOf(node).substr(depth)) {
@@ -206,7 +211,8 @@ void MaskWalker::MarkEnd(Recognizer::State state, uint32_t depth, uint32_t node,
   MarkBelow(node, words);
 }
 
-// By what follows the ends, where they are alike; else each alone.
+// Marks the tokens that leave the part at `ends`. Nodes whose ends are alike are decided together
+// by what may follow, all others one by one.
 void MaskWalker::MarkEnds(Recognizer::State state, const Recognizer::Part& part, const Ends& ends,
                           std::span<uint64_t> words) {
   std::vector<uint32_t> all(ends.nodes.size());
@@ -221,7 +227,7 @@ void MaskWalker::MarkEnds(Recognizer::State state, const Recognizer::Part& part,
     const auto example = std::find_if(all.begin(), all.end(), [&](uint32_t i) {
       return std::find(others.begin(), others.end(), PathOf(ends.nodes[i])) == others.end();
     });
-    if (example != all.end()) MarkLike(state, ends, all, *example, words);
+    if (example != all.end()) MarkAlike(state, ends, all, *example, words);
     for (const std::string& other : others) Recheck(state, other, words);
     return;
   }
@@ -236,20 +242,22 @@ void MaskWalker::MarkEnds(Recognizer::State state, const Recognizer::Part& part,
       MarkEnd(state, 0, ends.nodes[i], words);
     }
   }
-  for (const auto& [number, like] : classes) MarkLike(state, ends, like, like.front(), words);
+  for (const auto& [number, alike] : classes) MarkAlike(state, ends, alike, alike.front(), words);
 }
 
-// Ends that are alike: one of them, `example`, stands for all.
-void MaskWalker::MarkLike(Recognizer::State state, const Ends& ends, std::span<const uint32_t> like,
-                          uint32_t example, std::span<uint64_t> words) {
-  if (like.size() == 1) return MarkEnd(state, 0, ends.nodes[example], words);
-  Recognizer::State behind = state;
+// Marks the tokens at and below nodes whose ends are alike. `alike` and `example` are indices in
+// `ends.nodes`; what may follow `example` may follow all of them.
+void MaskWalker::MarkAlike(Recognizer::State state, const Ends& ends,
+                           std::span<const uint32_t> alike, uint32_t example,
+                           std::span<uint64_t> words) {
+  if (alike.size() == 1) return MarkEnd(state, 0, ends.nodes[example], words);
+  Recognizer::State after = state;
   for (const char byte : PathOf(ends.nodes[example])) {
-    behind = recognizer_.Next(behind, static_cast<uint8_t>(byte));
-    if (behind == Recognizer::kDead) return;
+    after = recognizer_.Next(after, static_cast<uint8_t>(byte));
+    if (after == Recognizer::kDead) return;
   }
-  const std::vector<TailVerdict>& verdicts = TailsOf(behind);
-  for (const uint32_t i : like) {
+  const std::vector<TailVerdict>& verdicts = TailsOf(after);
+  for (const uint32_t i : alike) {
     for (uint32_t at = ends.tails_begin[i]; at < ends.tails_begin[i + 1]; ++at) {
       const auto& [token, tail] = ends.tails[at];
       if (verdicts[tail] == kAllowed ||
@@ -260,7 +268,7 @@ void MaskWalker::MarkLike(Recognizer::State state, const Ends& ends, std::span<c
   }
 }
 
-// What may follow a state; unknown behind the end of a part.
+// Which tails may follow a state, by tail. Tails that end a further part are kUnknown.
 const std::vector<MaskWalker::TailVerdict>& MaskWalker::TailsOf(Recognizer::State state) {
   if (state == tails_state_) return tails_;
   tails_state_ = state;
@@ -289,7 +297,7 @@ const std::vector<MaskWalker::TailVerdict>& MaskWalker::TailsOf(Recognizer::Stat
   return tails_;
 }
 
-// The tokens that begin with a text: each alone.
+// Decides anew, one by one, the tokens that begin with `end`.
 void MaskWalker::Recheck(Recognizer::State state, std::string_view end, std::span<uint64_t> words) {
   const TokenTrie::Part& part = tokens_.part(TokenTrie::kBytes);
   uint32_t node = part.child[static_cast<uint8_t>(end[0])];
@@ -311,6 +319,7 @@ void MaskWalker::Recheck(Recognizer::State state, std::string_view end, std::spa
   }
 }
 
+// Whether the text leads from the state to a live one.
 bool MaskWalker::Keeps(Recognizer::State state, std::string_view text) {
   for (const char byte : text) {
     if (state == Recognizer::kDead) return false;
@@ -319,6 +328,7 @@ bool MaskWalker::Keeps(Recognizer::State state, std::string_view text) {
   return state != Recognizer::kDead;
 }
 
+// The mask of a part, from the cache or computed.
 const MaskWalker::PartMask& MaskWalker::PartMaskOf(const Recognizer::Part& part) {
   const std::pair key(part.dfa, part.state);
   const auto found = parts_.find(key);
@@ -345,7 +355,8 @@ const MaskWalker::PartMask& MaskWalker::PartMaskOf(const Recognizer::Part& part)
   return mask;
 }
 
-// Alphabets from the largest on: what is known of one holds for those within it.
+// Computes the mask of a part. It goes from the largest alphabet to the smallest, because a fact
+// about the texts of an alphabet holds for the alphabets within it.
 void MaskWalker::MarkPart(const Recognizer::Part& part, PartMask& mask) {
   const auto walk = [&](size_t alphabet) {
     const TokenTrie::Part& tokens = tokens_.part(alphabet);
@@ -359,16 +370,17 @@ void MaskWalker::MarkPart(const Recognizer::Part& part, PartMask& mask) {
   }
   for (size_t alphabet = TokenTrie::kBytes; alphabet-- > 0;) {
     const Reach reach = ReachOf(part, alphabet);
-    if (reach.all > 0) OrInto(tokens_.UpTo(alphabet, reach.all), mask.words);
-    if (reach.none <= reach.all + 1 || reach.all == kNoLimit) return;
+    if (reach.all_live_to > 0) OrInto(tokens_.UpTo(alphabet, reach.all_live_to), mask.words);
+    if (reach.none_live_from <= reach.all_live_to + 1 || reach.all_live_to == kNoLimit) return;
     const TokenTrie::Part& tokens = tokens_.part(alphabet);
-    if (reach.all >= tokens.longest) continue;
-    if (reach.all < TokenTrie::kMaxLength || !MarkLong(part, tokens, mask)) {
+    if (reach.all_live_to >= tokens.longest) continue;
+    if (reach.all_live_to < TokenTrie::kMaxLength || !MarkLong(part, tokens, mask)) {
       walk(alphabet);
     }
   }
 }
 
+// Follows all texts of the alphabet at once, character by character.
 MaskWalker::Reach MaskWalker::ReachOf(const Recognizer::Part& part, size_t alphabet) {
   Product product(part, alphabet);
   std::vector<RegexDfa::State> seen = {part.state}, from = {part.state};
@@ -376,10 +388,10 @@ MaskWalker::Reach MaskWalker::ReachOf(const Recognizer::Part& part, size_t alpha
   bool all = true;
   for (size_t length = 1; length <= TokenTrie::kMaxLength + 1; ++length) {
     from = product.Step(from, all);
-    if (all) reach.all = length;
+    if (all) reach.all_live_to = length;
     if (from.empty()) {
-      // Where the part ended a text may go on.
-      if (!product.part_ended()) reach.none = length;
+      // If a text ended the part, it may continue after it.
+      if (!product.part_ended()) reach.none_live_from = length;
       return reach;
     }
     const size_t before = seen.size();
@@ -387,17 +399,18 @@ MaskWalker::Reach MaskWalker::ReachOf(const Recognizer::Part& part, size_t alpha
       if (std::find(seen.begin(), seen.end(), state) == seen.end()) seen.push_back(state);
     }
     if (seen.size() == before) {
-      if (all) reach.all = kNoLimit;
+      if (all) reach.all_live_to = kNoLimit;
       return reach;
     }
-    // Beyond the first step with dead ends only the lack of any way on is of use, soon.
-    if (from.size() > kMaxReachStates || (!all && length > reach.all + 1)) return reach;
+    // After the first dead end only none_live_from can still be found; one more step is tried.
+    if (from.size() > kMaxReachStates || (!all && length > reach.all_live_to + 1)) return reach;
   }
-  reach.all = std::min(reach.all, TokenTrie::kMaxLength);
+  reach.all_live_to = std::min(reach.all_live_to, TokenTrie::kMaxLength);
   return reach;
 }
 
-// The long tokens alone; false if one ends the part, which a walk must find.
+// Marks the part's long tokens one by one. Returns false if one ends the part: then a walk is
+// needed.
 bool MaskWalker::MarkLong(const Recognizer::Part& part, const TokenTrie::Part& tokens,
                           PartMask& mask) {
   for (const int32_t id : tokens.long_tokens) {
@@ -412,7 +425,8 @@ bool MaskWalker::MarkLong(const Recognizer::Part& part, const TokenTrie::Part& t
   return true;
 }
 
-// The nodes [begin, end); the automaton's state above them is known.
+// Marks the tokens at the nodes [begin, end) that stay within the part, and collects the nodes that
+// end it. inside_ has the automaton's state at their parent.
 void MaskWalker::WalkPart(const Recognizer::Part& part, uint32_t begin, uint32_t end,
                           std::span<uint64_t> words, std::vector<Ends>& ends) {
   const TokenTrie::Node* const nodes = tokens_.nodes().data();

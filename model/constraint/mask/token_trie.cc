@@ -11,7 +11,7 @@ namespace {
 
 using Alphabet = TokenTrie::Alphabet;
 
-// The first alphabet with the byte; kText for those of characters of several bytes.
+// The smallest alphabet that contains the byte; kText for a byte of a character of several bytes.
 constexpr Alphabet AlphabetOf(uint8_t byte) {
   if (byte >= 'a' && byte <= 'z') return TokenTrie::kLower;
   if (byte >= 'A' && byte <= 'Z') return TokenTrie::kLetters;
@@ -29,7 +29,7 @@ Alphabet AlphabetOf(std::string_view text) {
   return alphabet;
 }
 
-// The first 8 bytes as a number of the same order.
+// The first 8 bytes as a number that compares as the texts do.
 uint64_t SortKey(std::string_view text) {
   uint64_t key = 0;
   for (size_t i = 0; i < 8; ++i) key = key << 8 | (i < text.size() ? uint8_t(text[i]) : 0);
@@ -42,8 +42,8 @@ size_t CommonPrefix(std::string_view a, std::string_view b) {
   return static_cast<size_t>(end - a.begin());
 }
 
-// What a token adds at the beginning of a text. A text that the decoder may yet take more off is
-// none, as the empty one.
+// The bytes that a token appends to an empty text. Empty also if the decoder could strip more once
+// further tokens follow.
 std::string BeginningText(const Tokenizer& tokenizer, int32_t id) {
   const TokenDecoder& decoder = tokenizer.decoder();
   std::string_view text =
@@ -57,8 +57,8 @@ std::string BeginningText(const Tokenizer& tokenizer, int32_t id) {
   return std::string(text);
 }
 
-// What it adds to the text of a constraint, at its beginning or behind. The byte of the mark is in
-// no well-formed text, so tokens with it are none.
+// The bytes that a token appends to a constrained text, either at its beginning or later. The
+// mark's byte is in no well-formed text, so an ordinary token with that byte has no text.
 std::string TextIn(const Tokenizer& tokenizer, int32_t id, bool begins) {
   if (tokenizer.IsSpecial(id)) return kSpecialTokenMark + tokenizer.IdToToken(id);
   const std::string_view bytes = tokenizer.TokenBytes(id);
@@ -107,7 +107,7 @@ TokenTrie::TokenTrie(const Tokenizer* tokenizer, size_t tokens,
     is_own_[i] = tokenizer == nullptr || text != tokenizer->TokenBytes(id);
     if (is_own_[i] && !text.empty()) own_texts_.emplace(id, std::move(text));
   }
-  nodes_.reserve(bytes + 1);  // never moved; what is not used takes no memory
+  nodes_.reserve(bytes + 1);  // avoids copies; untouched pages take no memory
   BuildParts();
 }
 
@@ -149,7 +149,7 @@ void TokenTrie::BuildPart(Alphabet alphabet, std::vector<int32_t> tokens) {
   Part& part = parts_[alphabet];
   part.begin = static_cast<uint32_t>(nodes_.size());
   part.child.fill(kNoNode);
-  std::vector<uint32_t> path;  // of nodes
+  std::vector<uint32_t> path;  // nodes from the root to the last one
   const auto close_to = [&](size_t depth) {
     for (; path.size() > depth; path.pop_back()) {
       nodes_[path.back()].end = static_cast<uint32_t>(nodes_.size());
@@ -176,7 +176,7 @@ void TokenTrie::BuildPart(Alphabet alphabet, std::vector<int32_t> tokens) {
 
 void TokenTrie::BuildTails() {
   const uint32_t first = nodes_[parts_[kBytes].begin].tokens;
-  std::vector<std::pair<std::string_view, uint32_t>> sorted;  // with the place in tail_numbers_
+  std::vector<std::pair<std::string_view, uint32_t>> sorted;  // tail, index in tail_numbers_
   for (size_t i = first; i < order_.size(); ++i) {
     tails_begin_.push_back(static_cast<uint32_t>(tail_numbers_.size()));
     const std::string_view text = Text(order_[i]);
@@ -248,8 +248,8 @@ void TokenTrie::BuildBitmaps(std::span<const uint8_t> alphabets,
 
 std::vector<int32_t> TokenTrie::Encode(std::string_view text) const {
   if (tokenizer_ == nullptr || text.empty() || !IsValidUtf8(text)) return {};
-  // The tokenizer may put a space before a text. It is then that of the text itself, or one before
-  // a line's end that is put there for it.
+  // The tokenizer may put a space before a text. So try the text, then the text without its first
+  // byte (which may be that space), then the text after a newline.
   std::string after_line("\n");
   after_line += text;
   for (const std::string_view written : {text, text.substr(1), std::string_view(after_line)}) {

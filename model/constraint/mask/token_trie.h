@@ -1,4 +1,4 @@
-// The texts of a vocabulary, in the order in which masks walk them.
+// The texts of a vocabulary as a trie, which MaskWalker walks.
 #ifndef TLM_MODEL_CONSTRAINT_MASK_TOKEN_TRIE_H_
 #define TLM_MODEL_CONSTRAINT_MASK_TOKEN_TRIE_H_
 
@@ -25,23 +25,24 @@ namespace tlm {
 inline constexpr char kSpecialTokenMark = '\xFF';
 inline bool IsSpecialMark(char byte) { return byte == kSpecialTokenMark; }
 
-// In a bitmap of tokens: bit id % 64 of word id / 64.
+// Sets bit id % 64 of word id / 64.
 inline void SetTokenBit(int32_t id, std::span<uint64_t> words) {
   words[static_cast<size_t>(id) / 64] |= uint64_t{1} << (id % 64);
 }
 
-// Immutable, so any thread may use it. Tokens are parted by the characters of their texts, and each
-// part is a trie of its own: where an automaton admits all texts of an alphabet, the tokens of that
-// part need no walk.
+// Immutable, so thread-safe. The tokens are divided by the alphabet of their texts, and each part
+// has a trie of its own: if an automaton allows all texts of an alphabet, no walk of that part is
+// needed.
 class TokenTrie {
  public:
-  // Each holds the one before it. What is plain needs no escape within a string of JSON.
+  // Each alphabet contains the alphabets before it. A plain character needs no escape in a JSON
+  // string.
   enum Alphabet {
     kLower,    // a-z
     kLetters,  // A-Z
     kWord,     // 0-9 _
     kAscii,    // plain ASCII: 20-7E without " and backslash
-    kText,     // all plain characters above it, in well-formed UTF-8
+    kText,     // and all characters above U+007F, in well-formed UTF-8
     kBytes,    // all bytes
   };
   static constexpr size_t kAlphabets = kBytes + 1;
@@ -49,44 +50,45 @@ class TokenTrie {
   // In preorder: the nodes below node i are those in [i + 1, nodes[i].end).
   struct Node {
     uint32_t end;
-    uint32_t tokens;  // those that end here: order()[nodes[i].tokens .. nodes[i + 1].tokens)
-    uint16_t depth;   // length of the path in bytes
-    uint8_t byte;     // its last one
+    uint32_t tokens;  // that end here: order()[nodes[i].tokens .. nodes[i + 1].tokens)
+    uint16_t depth;   // length of the path from the root, in bytes
+    uint8_t byte;     // last byte of the path
   };
   static constexpr uint32_t kNoNode = 0xFFFFFFFF;
 
-  // The tokens whose texts are of this alphabet and of none before it.
+  // The tokens whose smallest alphabet is this one.
   struct Part {
-    uint32_t begin = 0, end = 0;        // in nodes()
-    ByteSet first;                      // the bytes that texts begin with
-    std::array<uint32_t, 256> child{};  // the node of a first byte, or kNoNode
-    size_t longest = 0;                 // characters of the longest text; of kBytes bytes
-    std::vector<int32_t> long_tokens;   // those of more than kMaxLength characters
+    uint32_t begin = 0, end = 0;        // indices in nodes()
+    ByteSet first;                      // first bytes of the texts
+    std::array<uint32_t, 256> child{};  // node by first byte, or kNoNode
+    size_t longest = 0;                 // length of the longest text in characters (kBytes: bytes)
+    std::vector<int32_t> long_tokens;   // tokens of more than kMaxLength characters
   };
-  // For texts of an alphabet the length up to which `UpTo` tells them apart.
+  // `UpTo` distinguishes lengths up to this one.
   static constexpr size_t kMaxLength = 16;
 
-  // What follows a quote in a token. Those of all tokens are a trie, too, in which each ends once.
+  // A tail is the rest of a token's text after a quote. The different tails of all tokens form a
+  // trie of their own, tails().
   struct Tail {
     int32_t token;
-    uint32_t tail;  // its number: the node in tails(), the empty tail 0
+    uint32_t tail;  // node in tails(); 0: the empty tail
   };
 
-  // `tokenizer` outlives this. The text of a special token is kSpecialTokenMark and its name. Ends,
-  // tokens with that byte, and such as have no text, or one of more than kMaxTextBytes, are never
-  // inside of a text.
+  // `tokenizer` must outlive the trie. The text of a special token is kSpecialTokenMark and its
+  // name. Never allowed within a constraint, so without a text, are: end tokens, other tokens that
+  // have the byte kSpecialTokenMark, and tokens whose text is empty or longer than kMaxTextBytes.
   static std::shared_ptr<const TokenTrie> Build(const Tokenizer& tokenizer,
                                                 std::span<const int32_t> end_tokens);
-  // Token i has the i-th text; those without text are never inside of one. Without Encode().
+  // Token i has the i-th text. Encode() returns nothing.
   static std::shared_ptr<const TokenTrie> Build(std::span<const std::string> texts,
                                                 std::span<const int32_t> end_tokens);
   static constexpr size_t kMaxTextBytes = 4096;
 
-  // Ids lie below it.
+  // Ids are in [0, vocab_size()).
   int32_t vocab_size() const { return static_cast<int32_t>(is_own_.size()); }
-  // Of a bitmap.
+  // Words of a bitmap of the vocabulary.
   size_t words() const { return (is_own_.size() + 63) / 64; }
-  // What a token adds to a text; empty for tokens that are never inside of one.
+  // The bytes that a token appends to a text; empty for tokens that are never allowed.
   std::string_view Text(int32_t id) const {
     if (id < 0 || id >= vocab_size()) return {};
     if (!is_own_[static_cast<size_t>(id)]) return tokenizer_->TokenBytes(id);
@@ -94,25 +96,27 @@ class TokenTrie {
     return own == own_texts_.end() ? std::string_view() : own->second;
   }
   std::span<const int32_t> end_tokens() const { return end_tokens_; }
-  // Of tokens that stand there; texts at the beginning may lack a space (TextPosition).
+  // The trie for tokens at this position: at the beginning of a text some tokens lack their space.
   const TokenTrie& At(TextPosition position) const {
     return position == TextPosition::kBeginsText && beginning_ != nullptr ? *beginning_ : *this;
   }
-  // How the tokenizer writes a text within others; empty if it cannot say.
+  // The tokens of a text within another text; empty if the tokenizer cannot write it on its own.
   std::vector<int32_t> Encode(std::string_view text) const;
 
-  const std::vector<Node>& nodes() const { return nodes_; }  // one more at the end
+  // Preorder, then a node that marks the end.
+  const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<int32_t>& order() const { return order_; }
   const Part& part(size_t alphabet) const { return parts_[alphabet]; }
-  // The bitmap of the tokens whose texts are of the alphabet or of those before it, and have at
-  // most so many characters, at least 1; more than kMaxLength are any number. Not of kBytes.
+  // The bitmap of the tokens whose texts are in the alphabet and have at most `length` >= 1
+  // characters. A length above kMaxLength means any length. The alphabet must not be kBytes.
   std::span<const uint64_t> UpTo(size_t alphabet, size_t length) const {
     const size_t row = std::min(length, kMaxLength + 1) - 1;
     return std::span(up_to_).subspan((alphabet * (kMaxLength + 1) + row) * words(), words());
   }
-  // Nodes as those of nodes(), below an empty one; `tokens` is not used.
+  // The trie of tails in preorder. Node 0 is the root, and Node::tokens is unused.
   const std::vector<Node>& tails() const { return tails_; }
-  // Of the tokens at and below a node of kBytes whose byte is a quote, what follows that quote.
+  // Appends the tails of the tokens at and below a node of kBytes whose byte is a quote: the rest
+  // of their texts after that quote.
   void AppendTails(uint32_t node, std::vector<Tail>& to) const;
   size_t bytes() const;
 
@@ -126,18 +130,18 @@ class TokenTrie {
   void BuildBitmaps(std::span<const uint8_t> alphabets, std::span<const uint16_t> lengths);
 
   const Tokenizer* tokenizer_;
-  std::vector<bool> is_own_;  // by token: whose text is not what the tokenizer has
-  absl::flat_hash_map<int32_t, std::string> own_texts_;  // without empty ones
+  std::vector<bool> is_own_;  // by token: its text differs from Tokenizer::TokenBytes
+  absl::flat_hash_map<int32_t, std::string> own_texts_;  // such texts, unless they are empty
   std::vector<int32_t> end_tokens_;
   std::vector<Node> nodes_;
   std::vector<int32_t> order_;
   std::array<Part, kAlphabets> parts_;
   std::vector<uint64_t> up_to_;
   std::vector<Node> tails_;
-  // Numbers of tails by token and quote in it, in the order of order(), for kBytes.
+  // For each token of kBytes in the order of order(), and each quote in it: the node in tails_.
   std::vector<uint32_t> tail_numbers_;
-  std::vector<uint32_t> tails_begin_;           // of the tokens
-  std::shared_ptr<const TokenTrie> beginning_;  // if it differs
+  std::vector<uint32_t> tails_begin_;           // first index in tail_numbers_, by token of kBytes
+  std::shared_ptr<const TokenTrie> beginning_;  // At(kBeginsText); null if it is the same
 };
 
 }  // namespace tlm

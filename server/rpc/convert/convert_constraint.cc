@@ -219,7 +219,7 @@ absl::Status ApplyConstraint(const absl::StatusOr<std::shared_ptr<Constraint>>& 
   for (size_t i = 0; i < call.work.generated.size(); ++i) {
     const int32_t id = call.work.generated[i];
     const bool ends = std::binary_search(end_ids.begin(), end_ids.end(), id);
-    if (ends ? matcher.Next().whole : matcher.Accept(id)) continue;
+    if (ends ? matcher.Next().may_end : matcher.Accept(id)) continue;
     return BadField(fmt::format("resume.generated_token_ids[{}]", i),
                     "is {}, which {} does not allow there", id, call.constraint->field);
   }

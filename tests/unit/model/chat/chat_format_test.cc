@@ -209,7 +209,7 @@ class AnswerTest : public testing::Test {
       read += texts_[token];
       if (!matcher.Accept(token)) return "not " + read;
     }
-    return matcher.Next().whole ? "whole" : "open";
+    return matcher.Next().may_end ? "whole" : "open";
   }
 
   std::vector<std::string> texts_;
@@ -343,8 +343,8 @@ class RandomAnswerTest : public AnswerTest {
     for (int i = 0; i < max_tokens; ++i) {
       const ConstraintMatcher::Allowed allowed = matcher.Next();
       // Ends where nothing else can be, and sometimes.
-      if (allowed.whole && (allowed.none || random_() % 24 == 0)) return {text, true};
-      if (allowed.none) {
+      if (allowed.may_end && (allowed.no_token || random_() % 24 == 0)) return {text, true};
+      if (allowed.no_token) {
         ADD_FAILURE() << "nothing may follow " << text;
         return {text, false};
       }
@@ -361,7 +361,7 @@ class RandomAnswerTest : public AnswerTest {
       const std::string& piece = texts_[token];
       text += piece[0] == kSpecialTokenMark ? piece.substr(1) : piece;
     }
-    return {text, matcher.Next().whole};
+    return {text, matcher.Next().may_end};
   }
 
   std::mt19937 random_{7};

@@ -49,8 +49,8 @@ class ConstraintTest : public ::testing::Test {
   }
   // What Next() says, to be compared.
   static std::string Describe(const ConstraintMatcher::Allowed& allowed) {
-    std::string result = allowed.none ? "none" : "some";
-    result += allowed.whole ? " whole" : " part";
+    std::string result = allowed.no_token ? "none" : "some";
+    result += allowed.may_end ? " whole" : " part";
     result += " forced " + (allowed.forced.has_value() ? std::to_string(*allowed.forced) : "no");
     for (const int32_t id : Ids(allowed)) result += " " + std::to_string(id);
     return result;
@@ -69,8 +69,8 @@ TEST_F(ConstraintTest, ChoicesAllowTheirTextsAndNoOthers) {
     while (true) {
       const ConstraintMatcher::Allowed allowed = matcher.Next();
       const std::vector<int32_t> ids = Ids(allowed);
-      EXPECT_EQ(allowed.none, ids.empty());
-      EXPECT_EQ(allowed.whole, std::count(choices.begin(), choices.end(), text) > 0);
+      EXPECT_EQ(allowed.no_token, ids.empty());
+      EXPECT_EQ(allowed.may_end, std::count(choices.begin(), choices.end(), text) > 0);
       for (int32_t id = 0; id < Tokens()->vocab_size(); ++id) {
         const std::string longer = text + std::string(Tokens()->Text(id));
         const bool expected =
@@ -121,9 +121,9 @@ class MaskTest : public ConstraintTest {
         const ConstraintMatcher::Allowed allowed = matcher.Next();
         const std::vector<int32_t> ids = Ids(allowed);
         ASSERT_EQ(ids, Plainly(recognizer, state));
-        ASSERT_EQ(allowed.whole, recognizer.Accepts(state));
-        ASSERT_EQ(allowed.none, ids.empty());
-        ASSERT_TRUE(allowed.whole || !allowed.none);
+        ASSERT_EQ(allowed.may_end, recognizer.Accepts(state));
+        ASSERT_EQ(allowed.no_token, ids.empty());
+        ASSERT_TRUE(allowed.may_end || !allowed.no_token);
         if (ids.empty()) break;
         // Short tokens lead deeper.
         int32_t id = DrawOf(ids);
@@ -213,8 +213,8 @@ TEST_F(ConstraintTest, WholeTextThatNothingMayFollow) {
   ConstraintMatcher matcher(Compile(Choices({"a"})));
   ASSERT_TRUE(matcher.Accept(*Demo().TokenToId("a")));
   const ConstraintMatcher::Allowed allowed = matcher.Next();
-  EXPECT_TRUE(allowed.none);
-  EXPECT_TRUE(allowed.whole);
+  EXPECT_TRUE(allowed.no_token);
+  EXPECT_TRUE(allowed.may_end);
   EXPECT_EQ(allowed.forced, std::nullopt);
   EXPECT_TRUE(Ids(allowed).empty());
 }
@@ -244,7 +244,7 @@ TEST_F(ConstraintTest, DeterminedEndIsForcedToTheEnd) {
     ASSERT_TRUE(matcher.Accept(*id));
   }
   EXPECT_EQ(text, "the end of the story.");
-  EXPECT_TRUE(matcher.Next().whole);
+  EXPECT_TRUE(matcher.Next().may_end);
 }
 
 // The result depends neither on what else the constraint was used for, nor on how often its states
@@ -289,9 +289,9 @@ TEST_F(ConstraintTest, TooMuchForAFreshStartIsADeadEnd) {
     for (int length = 0;; ++length) {
       for (ConstraintMatcher& matcher : all) {
         const ConstraintMatcher::Allowed allowed = matcher.Next();
-        if (allowed.none) {
-          EXPECT_FALSE(allowed.whole);
-          EXPECT_TRUE(matcher.Next().none);
+        if (allowed.no_token) {
+          EXPECT_FALSE(allowed.may_end);
+          EXPECT_TRUE(matcher.Next().no_token);
           return length;
         }
         EXPECT_TRUE(matcher.Accept(*Demo().TokenToId("a")));
@@ -336,7 +336,7 @@ TEST_F(ConstraintTest, ABudgetOfTokensClosesFreeText) {
         std::string rest;
         for (ConstraintMatcher at_end = matcher; rest.find("</x>\n") == rest.npos;) {
           const ConstraintMatcher::Allowed next = at_end.Next();
-          ASSERT_FALSE(next.none) << text << rest;
+          ASSERT_FALSE(next.no_token) << text << rest;
           const int32_t closing = Ids(next)[0];
           ASSERT_TRUE(at_end.Accept(closing));
           rest += Tokens()->Text(closing);
