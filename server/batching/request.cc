@@ -1,5 +1,8 @@
 #include "server/batching/request.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "model/base/errors.h"
 #include "server/batching/sequence.h"
 #include "server/batching/token_stream.h"
@@ -95,6 +98,13 @@ absl::Status CheckGenerate(const Request& request, int64_t max_context, int64_t 
 }
 
 }  // namespace
+
+EndingIds::EndingIds(std::vector<int32_t> eos, std::vector<int32_t> stop)
+    : eos_(std::move(eos)), all_(std::move(stop)) {
+  all_.insert(all_.end(), eos_.begin(), eos_.end());
+  std::ranges::sort(all_);
+  all_.erase(std::unique(all_.begin(), all_.end()), all_.end());
+}
 
 absl::Status CheckRequest(const Request& request, int64_t max_context, int64_t max_outputs) {
   TLM_CHECK(request.stream != nullptr);

@@ -2,6 +2,7 @@
 #ifndef TLM_SERVER_BATCHING_REQUEST_H_
 #define TLM_SERVER_BATCHING_REQUEST_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -20,12 +21,28 @@ namespace tlm {
 
 class TokenStream;
 
+// The token ids that end an output: end-of-sequence (eos) ids and the caller's stop ids.
+class EndingIds {
+ public:
+  EndingIds() = default;
+  // No `eos` id: end-of-sequence is ignored. An id in both lists counts as an eos id.
+  explicit EndingIds(std::vector<int32_t> eos, std::vector<int32_t> stop = {});
+
+  // Ascending, without duplicates.
+  const std::vector<int32_t>& all() const { return all_; }
+  bool Contains(int32_t id) const { return std::ranges::binary_search(all_, id); }
+  bool IsEos(int32_t id) const { return std::ranges::find(eos_, id) != eos_.end(); }
+
+ private:
+  std::vector<int32_t> eos_;
+  std::vector<int32_t> all_;
+};
+
 // When a generation ends. OutputAssembler finds stop strings; the engine does not see them.
 struct StopCriteria {
   int64_t max_new_tokens = 0;  // >= 1
-  int64_t min_new_tokens = 0;  // no eos or stop id is sampled before this many
-  std::vector<int32_t> stop_token_ids;
-  std::vector<int32_t> eos_token_ids;  // empty: end-of-sequence is ignored
+  int64_t min_new_tokens = 0;  // no ending id is sampled before this many
+  EndingIds ending_ids;
 };
 
 // Continuations of the prompt, sampled token by token: the output `output_index` and one more for

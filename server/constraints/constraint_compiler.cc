@@ -6,7 +6,6 @@
 #include "model/base/clock.h"
 #include "model/base/errors.h"
 #include "model/constraint/mask/token_trie.h"
-#include "server/batching/sequence.h"
 
 namespace tlm {
 namespace {
@@ -37,7 +36,7 @@ const std::shared_ptr<const TokenTrie>& ConstraintCompiler::Tokens() {
 
 std::vector<int32_t> ConstraintCompiler::EndsOf(const StopCriteria& stop) {
   const TokenTrie& trie = *Tokens();
-  std::vector<int32_t> ends = EndingIds(stop);
+  std::vector<int32_t> ends = stop.ending_ids.all();
   std::erase_if(ends, [&trie](int32_t token) {
     const std::string_view text = trie.Text(token);
     return !text.empty() && text.front() != kSpecialTokenMark;

@@ -112,7 +112,7 @@ TEST_F(EngineLoopAheadTest, AnOutputIsNotPlannedBehindItsKnownEnd) {
 TEST_F(EngineLoopAheadTest, WhatEndsUnexpectedlyIsDroppedFromThePlan) {
   Request request = GenerateRequest(Prompt(10), 20);
   const std::vector<int32_t> alone = GenerateAlone(request, kContext);
-  request.generate()->stop.eos_token_ids = {alone[4]};
+  request.generate()->stop.ending_ids = EndingIds({alone[4]});
   const int64_t tokens = static_cast<int64_t>(GenerateAlone(request, kContext).size());
   const Request other = GenerateRequest(Prompt(20, 1), 20);
   const auto ending = bench_.Submit(request);

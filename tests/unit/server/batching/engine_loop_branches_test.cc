@@ -109,7 +109,7 @@ TEST(EngineLoopBranchesTest, CountsAsOneRequestInTheQueueAndUntilItsLastOutputEn
   LoopBench bench(SetupWith(&EngineOptions::max_running_requests, 4));
   Request request = SampledRequest(10, 40);
   const std::vector<int32_t> second = GenerateAlone(OnlyOutput(request, 1), kContext);
-  request.generate()->stop.stop_token_ids = {second[5]};
+  request.generate()->stop.ending_ids = EndingIds({}, {second[5]});
   const Readers readers = bench.SubmitOutputs(request, 3);
   const Readers waiting = bench.SubmitOutputs(SampledRequest(20, 2), 3);
   bench.Step();
@@ -217,7 +217,7 @@ TEST(EngineLoopBranchesTest, AnOutputThatEndsWithItsFirstTokenTakesNoBlock) {
   LoopBench bench;
   Request request = SampledRequest(100, 30);
   const int32_t ending = GenerateAlone(OnlyOutput(request, 2), kContext)[0];
-  request.generate()->stop.eos_token_ids = {ending};
+  request.generate()->stop.ending_ids = EndingIds({ending});
   const Readers readers = bench.SubmitOutputs(request, 4);
   bench.Step();
   int64_t ended = 0;
@@ -244,7 +244,7 @@ TEST(EngineLoopBranchesTest, OneTokenEachEndsAllInOneStep) {
 TEST(EngineLoopBranchesTest, TheFirstOutputMayEndBeforeTheOthers) {
   LoopBench bench;
   Request request = SampledRequest(100, 30);
-  request.generate()->stop.eos_token_ids = {GenerateAlone(request, kContext)[0]};
+  request.generate()->stop.ending_ids = EndingIds({GenerateAlone(request, kContext)[0]});
   const Readers readers = bench.SubmitOutputs(request, 3);
   bench.Step();
   EXPECT_EQ(readers[0]->collected().ends.size(), 1);

@@ -227,7 +227,7 @@ TEST(EngineLoopScoresTest, AnUnsatisfiableDrawEndsOnlyItsOwnRequest) {
   LoopBench bench;
   Request request = GenerateRequest(Prompt(10), 5);
   request.generate()->sampling.allowed_token_ids = {7};
-  request.generate()->stop.eos_token_ids = {7};
+  request.generate()->stop.ending_ids = EndingIds({7});
   request.generate()->stop.min_new_tokens = 2;
   const auto reader = bench.Submit(std::move(request));
   const auto other = bench.Submit(GenerateRequest(Prompt(10), 5));

@@ -44,7 +44,7 @@ TEST(EngineLoopTest, TheTokenThatStopsItIsDeliveredAndNamed) {
   LoopBench bench;
   const std::vector<int32_t> alone = GenerateAlone(GenerateRequest(Prompt(9), 40), kContext);
   Request request = GenerateRequest(Prompt(9), 40);
-  request.generate()->stop.stop_token_ids = {alone[7]};
+  request.generate()->stop.ending_ids = EndingIds({}, {alone[7]});
   const std::vector<int32_t> expected = GenerateAlone(request, kContext);
   const auto reader = bench.Submit(std::move(request));
   bench.StepUntilNothingCanBeDone();

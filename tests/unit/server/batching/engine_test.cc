@@ -218,7 +218,7 @@ TEST_F(EngineTest, RefusesAResumedOutputThatGoesOnBehindItsEnd) {
   Start();
   const auto resumed = [](std::vector<int32_t> generated) {
     Request request = GenerateRequest(Prompt(5), 4);
-    request.generate()->stop.eos_token_ids = {7};
+    request.generate()->stop.ending_ids = EndingIds({7});
     request.generate()->generated = std::move(generated);
     return request;
   };

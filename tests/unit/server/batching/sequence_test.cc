@@ -61,8 +61,7 @@ TEST(SequenceTest, EndsWhenPromptAndOutputFillTheContext) {
 TEST(SequenceTest, EosAndStopIdsEndItWithTheTokenThatMatched) {
   for (const bool eos : {true, false}) {
     Request request = GenerateRequest(Prompt(4), 100);
-    request.generate()->stop.eos_token_ids = {5};
-    request.generate()->stop.stop_token_ids = {6, 7};
+    request.generate()->stop.ending_ids = EndingIds({5}, {7, 5, 6});
     Sequence sequence(std::move(request), 0);
     EXPECT_FALSE(sequence.Append(4, kContext).has_value());
     const auto finish = sequence.Append(eos ? 5 : 7, kContext);
@@ -75,7 +74,7 @@ TEST(SequenceTest, EosAndStopIdsEndItWithTheTokenThatMatched) {
 TEST(SequenceTest, NoIdEndsItAmongTheFirstMinNewTokens) {
   Request request = GenerateRequest(Prompt(4), 100);
   request.generate()->stop.min_new_tokens = 2;
-  request.generate()->stop.eos_token_ids = {5};
+  request.generate()->stop.ending_ids = EndingIds({5});
   Sequence sequence(std::move(request), 0);
   EXPECT_FALSE(sequence.Append(5, kContext).has_value());
   EXPECT_FALSE(sequence.Append(5, kContext).has_value());
@@ -86,7 +85,7 @@ TEST(SequenceTest, NoIdEndsItAmongTheFirstMinNewTokens) {
 
 TEST(SequenceTest, AMatchCountsBeforeTheLength) {
   Request request = GenerateRequest(Prompt(4), 1);
-  request.generate()->stop.eos_token_ids = {5};
+  request.generate()->stop.ending_ids = EndingIds({5});
   Sequence sequence(std::move(request), 0);
   EXPECT_EQ(sequence.Append(5, 5)->reason, FinishReason::kEos);
 }
@@ -301,7 +300,7 @@ TEST(SequenceTest, ABranchOfWholeBlocksTakesNone) {
 Request Resumed(std::vector<int32_t> generated, int64_t max_new_tokens) {
   Request request = GenerateRequest(Prompt(10), max_new_tokens);
   request.generate()->generated = std::move(generated);
-  request.generate()->stop.eos_token_ids = {5};
+  request.generate()->stop.ending_ids = EndingIds({5});
   return request;
 }
 
