@@ -6,6 +6,7 @@
 #include "model/base/clock.h"
 #include "model/base/errors.h"
 #include "model/constraint/mask/token_trie.h"
+#include "server/observe/refusals.h"
 
 namespace tlm {
 namespace {
@@ -115,12 +116,8 @@ absl::StatusOr<std::shared_ptr<Constraint>> ConstraintCompiler::Make(const Key& 
   size_t used = 0;
   for (const auto& [constraint, bytes] : Measure()) used += bytes;
   if (used <= options_.max_used_bytes) return CompileNow(job);
-  return WithRetryAfter(
-      WithReason(ResourceExhausted("the constraints of running outputs take {} bytes, the limit is "
-                                   "{}",
-                                   used, options_.max_used_bytes),
-                 "QUEUE_FULL"),
-      kRetryAfter);
+  return QueueFull(kRetryAfter, "the constraints of running outputs take {} bytes, the limit is {}",
+                   used, options_.max_used_bytes);
 }
 
 absl::StatusOr<std::shared_ptr<Constraint>> ConstraintCompiler::CompileNow(const Job& job) {
