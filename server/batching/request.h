@@ -2,7 +2,7 @@
 #ifndef TLM_SERVER_BATCHING_REQUEST_H_
 #define TLM_SERVER_BATCHING_REQUEST_H_
 
-#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -13,36 +13,21 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "model/constraint/constraint.h"
 #include "model/sampling/sampler.h"
 #include "model/sampling/sampling_job.h"
-#include "server/batching/output_mask.h"
+#include "server/batching/stop_criteria.h"
 
 namespace tlm {
 
 class TokenStream;
 
-// The token ids that end an output: end-of-sequence (eos) ids and the caller's stop ids.
-class EndingIds {
- public:
-  EndingIds() = default;
-  // No `eos` id: end-of-sequence is ignored. An id in both lists counts as an eos id.
-  explicit EndingIds(std::vector<int32_t> eos, std::vector<int32_t> stop = {});
-
-  // Ascending, without duplicates.
-  const std::vector<int32_t>& all() const { return all_; }
-  bool Contains(int32_t id) const { return std::ranges::binary_search(all_, id); }
-  bool IsEos(int32_t id) const { return std::ranges::find(eos_, id) != eos_.end(); }
-
- private:
-  std::vector<int32_t> eos_;
-  std::vector<int32_t> all_;
-};
-
-// When a generation ends. OutputAssembler finds stop strings; the engine does not see them.
-struct StopCriteria {
-  int64_t max_new_tokens = 0;  // >= 1
-  int64_t min_new_tokens = 0;  // no ending id is sampled before this many
-  EndingIds ending_ids;
+// The constraint on an output from some token on.
+struct OutputConstraint {
+  ConstraintMatcher matcher;
+  // Tokens that end the output and are not part of its text, ascending. They are allowed only where
+  // the text may end.
+  std::vector<int32_t> end_ids;
 };
 
 // Continuations of the prompt, sampled token by token: the output `output_index` and one more for
@@ -126,6 +111,10 @@ inline int64_t InputTokens(const Request& request) {
   }
   return static_cast<int64_t>(tokens);
 }
+
+// Returns the index of the token in a Generate request's `generated` that ends the output; nullopt
+// when the output continues.
+std::optional<size_t> EndOfGenerated(const Request& request, int64_t max_context);
 
 // Returns OK when no step can fail because of this request; Engine::Submit returns this
 // INVALID_ARGUMENT. `max_outputs`: the most outputs of one prompt. CHECKs what the caller's code

@@ -25,28 +25,6 @@ Request BranchRequest(const Request& request, size_t branch) {
 
 }  // namespace
 
-std::optional<Finish> FinishAt(const StopCriteria& stop, int64_t generated, int32_t token,
-                               int64_t length, int64_t max_context) {
-  if (generated > stop.min_new_tokens && stop.ending_ids.Contains(token)) {
-    const bool eos = stop.ending_ids.IsEos(token);
-    return Finish{eos ? FinishReason::kEos : FinishReason::kStopToken, token};
-  }
-  if (generated >= stop.max_new_tokens) return Finish{FinishReason::kLength};
-  if (length >= max_context) return Finish{FinishReason::kContextLength};
-  return std::nullopt;
-}
-
-std::optional<size_t> EndOfGenerated(const Request& request, int64_t max_context) {
-  if (request.generate() == nullptr) return std::nullopt;
-  const GenerateWork& work = *request.generate();
-  const int64_t prompt_tokens = static_cast<int64_t>(request.prompt.size());
-  for (size_t i = 0; i < work.generated.size(); ++i) {
-    const int64_t count = static_cast<int64_t>(i) + 1;
-    if (FinishAt(work.stop, count, work.generated[i], prompt_tokens + count, max_context)) return i;
-  }
-  return std::nullopt;
-}
-
 SequenceTimes SequenceTimes::ForBranch() const {
   SequenceTimes branch(arrival_);
   branch.started_ = started_;

@@ -28,22 +28,6 @@ enum class SequenceState {
   kFinished,
 };
 
-// Why a sequence ended well.
-struct Finish {
-  FinishReason reason = FinishReason::kLength;
-  int32_t matched_token = -1;
-};
-
-// Returns why an output ends after its `generated`-th token, `token`, when its sequence has
-// `length` tokens; nullopt when it continues. An output ends with an ending id after the first
-// min_new_tokens, with the last token requested, or when the sequence fills `max_context`.
-std::optional<Finish> FinishAt(const StopCriteria& stop, int64_t generated, int32_t token,
-                               int64_t length, int64_t max_context);
-
-// Returns the index of the token in the request's `generated` that ends the output; nullopt when
-// the output continues.
-std::optional<size_t> EndOfGenerated(const Request& request, int64_t max_context);
-
 // When a sequence arrived, began and sampled its tokens.
 class SequenceTimes {
  public:

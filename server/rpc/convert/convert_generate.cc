@@ -6,7 +6,7 @@
 
 #include "model/base/json.h"
 #include "server/auth/principal.h"
-#include "server/batching/sequence.h"
+#include "server/batching/stop_criteria.h"
 #include "server/rpc/convert/convert.h"
 #include "server/rpc/convert/convert_chat.h"
 #include "server/rpc/convert/convert_constraint.h"
