@@ -1,9 +1,10 @@
 // The markers that models put around the parts of their answers: reasoning, text, tool calls. Each
 // format is a row of a table.
 //
-//   <think>\nWhat is asked?\n</think>\n\nI look.\n<tool_call>\n{"name": "add", "arguments": {"a":
-//   1}}\n</tool_call>
-//           reasoning                  text                                       arguments
+//   <think>\nWhat is asked?\n</think>\n\nI look.\n
+//            reasoning                   text
+//   <tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>
+//                                             arguments
 #ifndef TLM_MODEL_CHAT_CHAT_FORMAT_H_
 #define TLM_MODEL_CHAT_CHAT_FORMAT_H_
 

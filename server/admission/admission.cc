@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "model/base/errors.h"
+#include "server/observe/refusals.h"
 
 namespace tlm {
 namespace {
@@ -105,9 +106,7 @@ absl::Status Admission::CheckOpen() const {
     return Refusal(Unavailable("the server is shutting down"), "DRAINING");
   }
   if (calls_ < limits_.max_calls) return absl::OkStatus();
-  return Refusal(
-      ResourceExhausted("{} calls are active, the limit is {}", calls_, limits_.max_calls),
-      "QUEUE_FULL");
+  return QueueFull(kRetryAfter, "{} calls are active, the limit is {}", calls_, limits_.max_calls);
 }
 
 absl::StatusOr<Admission::Ticket> Admission::Admit(const AdmissionRequest& request) {
@@ -116,10 +115,7 @@ absl::StatusOr<Admission::Ticket> Admission::Admit(const AdmissionRequest& reque
   TLM_RETURN_IF_ERROR(CheckPriority(request));
   MutexLock lock(&mutex_);
   TLM_RETURN_IF_ERROR(CheckOpen());
-  if (request.deadline <= now) {
-    return WithReason(DeadlineExceeded("the deadline passed before the request was queued"),
-                      "EXPIRED_IN_QUEUE");
-  }
+  if (request.deadline <= now) return Expired(RequestStage::kArriving);
   TLM_RETURN_IF_ERROR(quotas_.Check(caller.tenant, caller.limits, request.tokens, now));
   if (request.tokens > limits_.max_tokens - tokens_) {
     return Refusal(ResourceExhausted("active calls hold {} prompt tokens, {} more exceed the limit "

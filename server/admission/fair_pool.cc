@@ -6,6 +6,7 @@
 #include "absl/time/time.h"
 #include "model/base/errors.h"
 #include "model/base/thread_name.h"
+#include "server/observe/refusals.h"
 
 namespace tlm {
 namespace {
@@ -14,11 +15,8 @@ constexpr absl::Duration kPoolRetryAfter = absl::Seconds(1);
 constexpr int kNice = 10;
 
 absl::Status FullStatus(int64_t bytes, int64_t limit) {
-  return WithRetryAfter(
-      WithReason(ResourceExhausted("{} bytes more of text to read exceed the limit of {} that wait",
-                                   bytes, limit),
-                 "QUEUE_FULL"),
-      kPoolRetryAfter);
+  return QueueFull(kPoolRetryAfter,
+                   "{} bytes more of text to read exceed the limit of {} that wait", bytes, limit);
 }
 
 absl::Status StoppedStatus() {

@@ -16,6 +16,7 @@
 #include "server/batching/delivery.h"
 #include "server/batching/engine_loop.h"
 #include "server/batching/request_queue.h"
+#include "server/observe/refusals.h"
 
 namespace tlm {
 namespace {
@@ -85,10 +86,7 @@ class EngineImpl : public Engine {
   absl::Status Submit(Request&& request) override {
     TLM_RETURN_IF_ERROR(CheckRequest(request, max_context_, max_outputs_));
     const absl::Time now = clock_.Now();
-    if (request.deadline <= now) {
-      return WithReason(DeadlineExceeded("the deadline passed before the request was queued"),
-                        "EXPIRED_IN_QUEUE");
-    }
+    if (request.deadline <= now) return Expired(RequestStage::kArriving);
     const int64_t cached_tokens = request.cache.bypass ? 0 : MostCachedTokens();
     // Counts before the engine can see the request, so that the count is never zero too early.
     AddUnfinished(1);

@@ -5,17 +5,12 @@
 
 #include "model/base/errors.h"
 #include "server/batching/engine_loop.h"
+#include "server/observe/refusals.h"
 
 namespace tlm {
 namespace {
 
 absl::Status CancelledByCaller() { return Cancelled("the caller cancelled the request"); }
-
-absl::Status Expired(bool queued) {
-  return WithReason(DeadlineExceeded("the deadline passed while the request was {}",
-                                     queued ? "queued" : "running"),
-                    queued ? "EXPIRED_IN_QUEUE" : "EXPIRED_RUNNING");
-}
 
 // The soft limit applies even if the hard one has passed since.
 bool SoftLimitPassed(const Request& request, absl::Time now) {
@@ -42,7 +37,8 @@ void EngineLoop::DropIfUnwanted(Sequence& sequence, const ServiceEstimates& esti
   } else if (SoftLimitPassed(request, now)) {
     EndUncomputed(sequence, {.reason = FinishReason::kTimeLimit}, now);
   } else if (request.deadline <= now) {
-    End(sequence, Expired(sequence.queued()), Finish(), now);
+    End(sequence, Expired(sequence.queued() ? RequestStage::kQueued : RequestStage::kRunning),
+        Finish(), now);
   } else if (Infeasible(sequence, estimates, now)) {
     End(sequence,
         WithReason(DeadlineExceeded("the deadline cannot be met any more: the request has waited "

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "model/base/thread_name.h"
+#include "server/batching/request.h"
 
 namespace tlm {
 namespace {

@@ -19,14 +19,7 @@
 
 namespace tlm {
 
-// The constraint on an output from some token on.
-struct OutputConstraint {
-  ConstraintMatcher matcher;
-  // Tokens that end the output and are not part of its text, ascending. They are allowed only where
-  // the text may end.
-  std::vector<int32_t> end_ids;
-};
-
+struct OutputConstraint;
 class DraftMasks;
 
 // The mask of the tokens that may follow one output's current tokens.

@@ -1,7 +1,6 @@
 #include "server/batching/request.h"
 
 #include "model/base/errors.h"
-#include "server/batching/sequence.h"
 #include "server/batching/token_stream.h"
 
 namespace tlm {
@@ -95,6 +94,16 @@ absl::Status CheckGenerate(const Request& request, int64_t max_context, int64_t 
 }
 
 }  // namespace
+
+std::optional<size_t> EndOfGenerated(const Request& request, int64_t max_context) {
+  const GenerateWork& work = *request.generate();
+  const int64_t prompt_tokens = static_cast<int64_t>(request.prompt.size());
+  for (size_t i = 0; i < work.generated.size(); ++i) {
+    const int64_t count = static_cast<int64_t>(i) + 1;
+    if (FinishAt(work.stop, count, work.generated[i], prompt_tokens + count, max_context)) return i;
+  }
+  return std::nullopt;
+}
 
 absl::Status CheckRequest(const Request& request, int64_t max_context, int64_t max_outputs) {
   TLM_CHECK(request.stream != nullptr);

@@ -2,6 +2,7 @@
 #ifndef TLM_SERVER_BATCHING_REQUEST_H_
 #define TLM_SERVER_BATCHING_REQUEST_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -12,20 +13,21 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "model/constraint/constraint.h"
 #include "model/sampling/sampler.h"
 #include "model/sampling/sampling_job.h"
-#include "server/batching/output_mask.h"
+#include "server/batching/stop_criteria.h"
 
 namespace tlm {
 
 class TokenStream;
 
-// When a generation ends. OutputAssembler finds stop strings; the engine does not see them.
-struct StopCriteria {
-  int64_t max_new_tokens = 0;  // >= 1
-  int64_t min_new_tokens = 0;  // no eos or stop id is sampled before this many
-  std::vector<int32_t> stop_token_ids;
-  std::vector<int32_t> eos_token_ids;  // empty: end-of-sequence is ignored
+// The constraint on an output from some token on.
+struct OutputConstraint {
+  ConstraintMatcher matcher;
+  // Tokens that end the output and are not part of its text, ascending. They are allowed only where
+  // the text may end.
+  std::vector<int32_t> end_ids;
 };
 
 // Continuations of the prompt, sampled token by token: the output `output_index` and one more for
@@ -109,6 +111,10 @@ inline int64_t InputTokens(const Request& request) {
   }
   return static_cast<int64_t>(tokens);
 }
+
+// Returns the index of the token in a Generate request's `generated` that ends the output; nullopt
+// when the output continues.
+std::optional<size_t> EndOfGenerated(const Request& request, int64_t max_context);
 
 // Returns OK when no step can fail because of this request; Engine::Submit returns this
 // INVALID_ARGUMENT. `max_outputs`: the most outputs of one prompt. CHECKs what the caller's code

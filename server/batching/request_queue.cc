@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "model/base/errors.h"
+#include "server/observe/refusals.h"
 
 namespace tlm {
 namespace {
@@ -70,10 +71,8 @@ absl::Status RequestQueue::CheckClosed() const {
 absl::Status RequestQueue::CheckRoom(int64_t input_tokens, absl::Time now) {
   if (waiting_.requests >= limits_.requests) {
     const absl::Duration one = estimates_.TimePerRequest();
-    return WithRetryAfter(WithReason(ResourceExhausted("{} requests are waiting, the limit is {}",
-                                                       waiting_.requests, limits_.requests),
-                                     "QUEUE_FULL"),
-                          RetryAfter(one, one, now));
+    return QueueFull(RetryAfter(one, one, now), "{} requests are waiting, the limit is {}",
+                     waiting_.requests, limits_.requests);
   }
   if (waiting_.requests > 0 && waiting_.prompt_tokens > limits_.prompt_tokens - input_tokens) {
     const int64_t excess = waiting_.prompt_tokens + input_tokens - limits_.prompt_tokens;
@@ -107,28 +106,21 @@ absl::Status RequestQueue::CheckWait(const Request& request, const QueueLoad& ah
   const absl::Duration one = estimates_.TimePerRequest();
   const absl::Duration wait = estimates_.QueueTime(ahead);
   if (wait > max_time_) {
-    return WithRetryAfter(WithReason(ResourceExhausted("the queue takes about {}, the limit is {}",
-                                                       Format(wait), Format(max_time_)),
-                                     "QUEUE_FULL"),
-                          RetryAfter(wait - max_time_, one, now));
+    return QueueFull(RetryAfter(wait - max_time_, one, now),
+                     "the queue takes about {}, the limit is {}", Format(wait), Format(max_time_));
   }
   const absl::Duration left = request.deadline - now;
   const absl::Duration running = RunningTime(request);
   if (wait > left * kShortWaitShare && wait + running > left * kLikelyShare) {
-    return WithRetryAfter(
-        WithReason(ResourceExhausted("{} are left until the deadline, the queue takes about {} and "
-                                     "the request {}",
-                                     Format(left), Format(wait), Format(running)),
-                   "QUEUE_FULL"),
-        RetryAfter(wait + running - left * kLikelyShare, one, now));
+    return QueueFull(RetryAfter(wait + running - left * kLikelyShare, one, now),
+                     "{} are left until the deadline, the queue takes about {} and the request {}",
+                     Format(left), Format(wait), Format(running));
   }
   if (!MakesOthersLate(PlaceOf(request), ahead, InputTokens(request), now)) {
     return absl::OkStatus();
   }
-  return WithRetryAfter(
-      WithReason(ResourceExhausted("others that wait, with later deadlines, would miss theirs"),
-                 "QUEUE_FULL"),
-      RetryAfter(one, one, now));
+  return QueueFull(RetryAfter(one, one, now),
+                   "others that wait, with later deadlines, would miss theirs");
 }
 
 absl::Duration RequestQueue::RunningTime(const Request& request) const {

@@ -9,10 +9,6 @@
 namespace tlm {
 namespace {
 
-bool Contains(const std::vector<int32_t>& ids, int32_t id) {
-  return std::find(ids.begin(), ids.end(), id) != ids.end();
-}
-
 int64_t FirstRow(const Request& request, int64_t tokens) {
   if (request.forward() != nullptr) return 0;
   if (request.generate() != nullptr && request.generate()->score_prompt) return 0;
@@ -28,36 +24,6 @@ Request BranchRequest(const Request& request, size_t branch) {
 }
 
 }  // namespace
-
-std::vector<int32_t> EndingIds(const StopCriteria& stop) {
-  std::vector<int32_t> ids = stop.eos_token_ids;
-  ids.insert(ids.end(), stop.stop_token_ids.begin(), stop.stop_token_ids.end());
-  std::sort(ids.begin(), ids.end());
-  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-  return ids;
-}
-
-std::optional<Finish> FinishAt(const StopCriteria& stop, int64_t generated, int32_t token,
-                               int64_t length, int64_t max_context) {
-  if (generated > stop.min_new_tokens) {
-    if (Contains(stop.eos_token_ids, token)) return Finish{FinishReason::kEos, token};
-    if (Contains(stop.stop_token_ids, token)) return Finish{FinishReason::kStopToken, token};
-  }
-  if (generated >= stop.max_new_tokens) return Finish{FinishReason::kLength};
-  if (length >= max_context) return Finish{FinishReason::kContextLength};
-  return std::nullopt;
-}
-
-std::optional<size_t> EndOfGenerated(const Request& request, int64_t max_context) {
-  if (request.generate() == nullptr) return std::nullopt;
-  const GenerateWork& work = *request.generate();
-  const int64_t prompt_tokens = static_cast<int64_t>(request.prompt.size());
-  for (size_t i = 0; i < work.generated.size(); ++i) {
-    const int64_t count = static_cast<int64_t>(i) + 1;
-    if (FinishAt(work.stop, count, work.generated[i], prompt_tokens + count, max_context)) return i;
-  }
-  return std::nullopt;
-}
 
 SequenceTimes SequenceTimes::ForBranch() const {
   SequenceTimes branch(arrival_);
@@ -92,7 +58,6 @@ Sequence::Sequence(Request&& request, int64_t number)
       least_work_(LeastWorkOf(request_, /*cached_tokens=*/0)),
       tokens_(std::exchange(request_.prompt, {})),
       prompt_tokens_(static_cast<int64_t>(tokens_.size())),
-      ending_ids_(generates() ? EndingIds(request_.generate()->stop) : std::vector<int32_t>()),
       blocks_({.tenant = request_.tenant,
                .salt = request_.cache.salt,
                .bypass = request_.cache.bypass}),
@@ -117,7 +82,6 @@ Sequence::Sequence(const Sequence& parent, size_t branch)
       least_work_(parent.least_work_),
       tokens_(parent.tokens_),
       prompt_tokens_(parent.prompt_tokens_),
-      ending_ids_(parent.ending_ids_),
       history_(parent.history_),
       mask_(parent.mask_ == nullptr
                 ? nullptr
@@ -222,7 +186,7 @@ int64_t Sequence::WantedPosition(int64_t n) const {
 
 std::span<const int32_t> Sequence::BannedTokens(int64_t position) const {
   if (position - prompt_tokens_ >= request_.generate()->stop.min_new_tokens) return {};
-  return ending_ids_;
+  return request_.generate()->stop.ending_ids.all();
 }
 
 int64_t Sequence::DraftAhead() const {

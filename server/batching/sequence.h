@@ -28,25 +28,6 @@ enum class SequenceState {
   kFinished,
 };
 
-// Why a sequence ended well.
-struct Finish {
-  FinishReason reason = FinishReason::kLength;
-  int32_t matched_token = -1;
-};
-
-// Returns the eos and stop ids together, ascending, without duplicates.
-std::vector<int32_t> EndingIds(const StopCriteria& stop);
-
-// Returns why an output ends after its `generated`-th token, `token`, when its sequence has
-// `length` tokens; nullopt when it continues. An output ends with an eos or stop id after the first
-// min_new_tokens, with the last token requested, or when the sequence fills `max_context`.
-std::optional<Finish> FinishAt(const StopCriteria& stop, int64_t generated, int32_t token,
-                               int64_t length, int64_t max_context);
-
-// Returns the index of the token in the request's `generated` that ends the output; nullopt when
-// the output continues.
-std::optional<size_t> EndOfGenerated(const Request& request, int64_t max_context);
-
 // When a sequence arrived, began and sampled its tokens.
 class SequenceTimes {
  public:
@@ -190,7 +171,7 @@ class Sequence {
 
   // Score: the index of the continuation whose tokens follow the prompt.
   int64_t continuation() const { return continuation_; }
-  // Generate: the ids that sampling tokens()[position] must leave out, ascending: eos and stop ids
+  // Generate: the ids that sampling tokens()[position] must leave out, ascending: the ending ids
   // before min_new_tokens.
   std::span<const int32_t> BannedTokens(int64_t position) const;
   // Generate: the first row in flight sampled `token`. Returns the end, if it is one.
@@ -320,7 +301,6 @@ class Sequence {
   const LeastWork least_work_;
   std::vector<int32_t> tokens_;
   const int64_t prompt_tokens_;
-  const std::vector<int32_t> ending_ids_;  // eos and stop ids, ascending
   TokenHistory history_;
   std::shared_ptr<OutputMask> mask_;
   bool mask_after_ = false;

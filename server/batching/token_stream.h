@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "model/base/mutex.h"
 #include "model/sampling/sampler.h"
+#include "server/batching/stop_criteria.h"
 
 namespace tlm {
 
@@ -29,17 +30,6 @@ class StreamWaker {
  public:
   virtual ~StreamWaker() = default;
   virtual void Wake() = 0;
-};
-
-enum class FinishReason {
-  kEos,
-  kStopToken,
-  kLength,
-  kContextLength,
-  kTimeLimit,
-  kConstraint,          // no token may follow, and the text is incomplete
-  kConstraintComplete,  // no token may follow, not even an end token; the text is complete
-  kRowsComplete,
 };
 
 // Logits of one position of a Forward request.

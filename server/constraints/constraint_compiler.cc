@@ -6,7 +6,7 @@
 #include "model/base/clock.h"
 #include "model/base/errors.h"
 #include "model/constraint/mask/token_trie.h"
-#include "server/batching/sequence.h"
+#include "server/observe/refusals.h"
 
 namespace tlm {
 namespace {
@@ -37,7 +37,7 @@ const std::shared_ptr<const TokenTrie>& ConstraintCompiler::Tokens() {
 
 std::vector<int32_t> ConstraintCompiler::EndsOf(const StopCriteria& stop) {
   const TokenTrie& trie = *Tokens();
-  std::vector<int32_t> ends = EndingIds(stop);
+  std::vector<int32_t> ends = stop.ending_ids.all();
   std::erase_if(ends, [&trie](int32_t token) {
     const std::string_view text = trie.Text(token);
     return !text.empty() && text.front() != kSpecialTokenMark;
@@ -116,12 +116,8 @@ absl::StatusOr<std::shared_ptr<Constraint>> ConstraintCompiler::Make(const Key& 
   size_t used = 0;
   for (const auto& [constraint, bytes] : Measure()) used += bytes;
   if (used <= options_.max_used_bytes) return CompileNow(job);
-  return WithRetryAfter(
-      WithReason(ResourceExhausted("the constraints of running outputs take {} bytes, the limit is "
-                                   "{}",
-                                   used, options_.max_used_bytes),
-                 "QUEUE_FULL"),
-      kRetryAfter);
+  return QueueFull(kRetryAfter, "the constraints of running outputs take {} bytes, the limit is {}",
+                   used, options_.max_used_bytes);
 }
 
 absl::StatusOr<std::shared_ptr<Constraint>> ConstraintCompiler::CompileNow(const Job& job) {

@@ -101,7 +101,7 @@ void CheckAccepted(const GenerateCall& call, const ServedModel& model) {
   TLM_CHECK(call.soft_time_limit > absl::ZeroDuration());
   CheckIds(call.prompt, model);
   CheckIds(call.work.generated, model);
-  CheckIds(call.work.stop.stop_token_ids, model);
+  CheckIds(call.work.stop.ending_ids.all(), model);
   CheckSampling(call.work.sampling, model);
   PlayOutput(call, model);
 }

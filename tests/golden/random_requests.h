@@ -109,7 +109,7 @@ inline void Constrain(std::mt19937_64& random, int64_t vocab, GenerateWork& work
   ASSERT_THAT(constraint, IsOk());
   std::vector<int32_t> ends;
   if (random() % 3 > 0) ends = {static_cast<int32_t>(vocab) - 1};
-  work.stop.eos_token_ids = ends;
+  work.stop.ending_ids = EndingIds(ends, kStopIds);
   work.constraint = OutputConstraint{ConstraintMatcher(*constraint), ends};
   if (random() % 3 > 0) work.score = {};
 }
@@ -127,7 +127,7 @@ inline GenerateWork RandomGenerate(std::mt19937_64& random, int64_t vocab) {
   work.sampling.seed = random() % 5;
   work.stop.max_new_tokens = 1 + static_cast<int64_t>(random() % 40);
   work.stop.min_new_tokens = random() % 3 == 0 ? work.stop.max_new_tokens / 2 : 0;
-  work.stop.stop_token_ids = kStopIds;
+  work.stop.ending_ids = EndingIds({}, kStopIds);
   work.score = {.logprob = true, .top = 3};
   work.score_prompt = random() % 4 == 0;
   std::mt19937_64 constraint(static_cast<uint64_t>(work.stop.max_new_tokens) * 5 +

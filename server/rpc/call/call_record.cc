@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "model/base/errors.h"
+#include "server/observe/refusals.h"
 
 namespace tlm {
 namespace {
@@ -58,9 +59,7 @@ v1::Usage UsageOf(const CallRecord& record) {
 }
 
 absl::Status ExpiredStatus(const CallRecord& record) {
-  return WithReason(DeadlineExceeded("the deadline passed while the request was {}",
-                                     record.started ? "running" : "queued"),
-                    record.started ? "EXPIRED_RUNNING" : "EXPIRED_IN_QUEUE");
+  return Expired(record.started ? RequestStage::kRunning : RequestStage::kQueued);
 }
 
 absl::Status CancelledStatus(const CallRecord& record) {

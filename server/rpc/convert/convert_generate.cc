@@ -6,7 +6,7 @@
 
 #include "model/base/json.h"
 #include "server/auth/principal.h"
-#include "server/batching/sequence.h"
+#include "server/batching/stop_criteria.h"
 #include "server/rpc/convert/convert.h"
 #include "server/rpc/convert/convert_chat.h"
 #include "server/rpc/convert/convert_constraint.h"
@@ -36,11 +36,13 @@ absl::StatusOr<StopCriteria> ConvertStopping(const v1::StoppingCriteria& stoppin
   }
   TLM_RETURN_IF_ERROR(CheckCount("stopping.stop_token_ids", stopping.stop_token_ids_size(),
                                  limits.max_stop_token_ids));
-  TLM_ASSIGN_OR_RETURN(stop.stop_token_ids,
+  TLM_ASSIGN_OR_RETURN(std::vector<int32_t> stop_ids,
                        TokenIdsOf(stopping.stop_token_ids(), model, "stopping.stop_token_ids"));
+  std::vector<int32_t> eos_ids;
   if (!stopping.ignore_eos()) {
-    stop.eos_token_ids.assign(model.config.eos_token_ids.begin(), model.config.eos_token_ids.end());
+    eos_ids.assign(model.config.eos_token_ids.begin(), model.config.eos_token_ids.end());
   }
+  stop.ending_ids = EndingIds(std::move(eos_ids), std::move(stop_ids));
   return stop;
 }
 
@@ -54,7 +56,7 @@ absl::Status CheckSomethingIsLeft(const GenerateWork& work, int64_t vocab_size) 
   const SamplingParams& sampling = work.sampling;
   std::vector<int32_t> excluded = sampling.banned_token_ids;
   if (work.stop.min_new_tokens > 0) {
-    const std::vector<int32_t> ending = EndingIds(work.stop);
+    const std::vector<int32_t>& ending = work.stop.ending_ids.all();
     excluded.insert(excluded.end(), ending.begin(), ending.end());
   }
   SortAndUnique(excluded);

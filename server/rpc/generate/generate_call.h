@@ -1,7 +1,7 @@
 // Implements the Generate call of all protocols: a stream or unary, with messages from a mapping.
 //
-//   request --mapping.Read--> tlm.v1 request --> engine --> tlm.v1 events --mapping.Write-->
-//   messages
+//   request   --mapping.Read-->   tlm.v1 request  -->  engine
+//   messages  <--mapping.Write--  tlm.v1 events   <--
 #ifndef TLM_SERVER_RPC_GENERATE_GENERATE_CALL_H_
 #define TLM_SERVER_RPC_GENERATE_GENERATE_CALL_H_
 

@@ -3,7 +3,7 @@
 #include <span>
 
 #include "model/base/errors.h"
-#include "server/batching/sequence.h"
+#include "server/batching/stop_criteria.h"
 
 namespace tlm {
 namespace {

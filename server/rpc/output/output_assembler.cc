@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "server/batching/sequence.h"
 #include "server/rpc/convert/convert.h"
 #include "server/rpc/convert/field_error.h"
 #include "server/serving/request_limits.h"
@@ -60,7 +59,7 @@ OutputAssembler::OutputAssembler(const OutputPlan& plan, const GenerateWork& wor
                                  uint64_t call_seed)
     : plan_(plan),
       min_new_tokens_(work.stop.min_new_tokens),
-      ending_ids_(EndingIds(work.stop)),
+      ending_ids_(work.stop.ending_ids),
       tokenizer_(tokenizer),
       filter_(plan.stop_strings),
       next_position_(prompt_tokens),
@@ -91,7 +90,7 @@ void OutputAssembler::Append(SampledToken token) {
   if (candidate_.has_value()) Process(*std::exchange(candidate_, std::nullopt));
   if (ended()) return;
   ++completion_tokens_;
-  if (CanEnd(token.id)) {
+  if (ending_ids_.Contains(token.id)) {
     candidate_ = std::move(token);
   } else {
     Process(std::move(token));
@@ -137,10 +136,6 @@ void OutputAssembler::EndRegions(v1::GenerateFinished& finished) {
   // Text without a token belongs to a resumed output, whose reader has it.
   regions_->Append(text_, nullptr);
   regions_->End(*finished.mutable_regions());
-}
-
-bool OutputAssembler::CanEnd(int32_t id) const {
-  return std::binary_search(ending_ids_.begin(), ending_ids_.end(), id);
 }
 
 void OutputAssembler::Process(SampledToken token) {

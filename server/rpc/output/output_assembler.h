@@ -14,6 +14,7 @@
 #include "model/sampling/sampler.h"
 #include "model/tokenizer/stream_decoder.h"
 #include "model/tokenizer/tokenizer.h"
+#include "server/batching/request.h"
 #include "server/batching/token_stream.h"
 #include "server/rpc/convert/convert.h"
 #include "server/rpc/output/region_writer.h"
@@ -131,7 +132,6 @@ class OutputAssembler {
     bool settled = false;
   };
 
-  bool CanEnd(int32_t id) const;
   bool Searching() const { return processed_tokens_ > min_new_tokens_; }
   int64_t DecodedEnd() const { return text_begin_ + static_cast<int64_t>(text_.size()); }
   int64_t CertainEnd() const;
@@ -148,7 +148,7 @@ class OutputAssembler {
 
   const OutputPlan plan_;
   const int64_t min_new_tokens_;  // no stop string is searched for before
-  const std::vector<int32_t> ending_ids_;
+  const EndingIds ending_ids_;
   const Tokenizer* const tokenizer_;
   std::optional<StreamDecoder> decoder_;  // set when text, regions or stop strings are wanted
   std::optional<RegionWriter> regions_;   // set when wanted; has the text of the events taken

@@ -17,21 +17,22 @@ from .aio import AsyncClient, AsyncGenerateStream
 from .aio_admin import AsyncAdminClient
 from .chat import (Markup, Message, Part, Reasoning, ReasoningDelta, RegionDelta, RegionEvent,
                    RegionFinished, RegionKind, RegionStarted, TextDelta, Tool, ToolCall,
-                   ToolCallDelta, ToolCallFinished, ToolCallStarted, ToolResult, ToolRun)
+                   ToolCallDelta, ToolCallFinished, ToolCallStarted, ToolResult)
 from .client import Client, GenerateStream
 from .errors import (Aborted, AlreadyExists, Cancelled, DataLoss, DeadlineExceeded, ErrorDetails,
                      FailedPrecondition, FieldViolation, Internal, InvalidArgument, NotFound,
                      PermissionDenied, ResourceExhausted, TlmError, Unauthenticated, Unavailable,
                      Unimplemented)
+from .json_model import JsonModel, JsonSchema
 from .model_info import ModelInfo
 from .options import (CallOptions, ChatOptions, ConnectionOptions, ForwardOptions, GenerateOptions,
                       RequestOptions)
 from .types import (ContinuationScore, DataType, DetokenizeResult, Event, Finished, FinishReason,
-                    FlopsQuery, ForwardHeader, ForwardResult, GenerateResult, JsonModel,
-                    JsonSchema, Mismatch, NewTokens, Output, Prompt, PromptTokens, Region,
-                    ResourceUsage, ResumePoint, ResumePolicy, RowValues, SamplingParams,
-                    ScoreResult, ServingStatus, SpeculationUsage, Started, StructuralTag, Summary,
-                    Timing, Token, TokenizeResult, TopToken, Usage, VerifyResult)
+                    FlopsQuery, ForwardHeader, ForwardResult, GenerateResult, Mismatch,
+                    NewTokens, Output, Prompt, PromptTokens, Region, ResourceUsage, ResumePoint,
+                    ResumePolicy, RowValues, SamplingParams, ScoreResult, ServingStatus,
+                    SpeculationUsage, Started, StructuralTag, Summary, Timing, Token,
+                    TokenizeResult, ToolRun, TopToken, Usage, VerifyResult)
 
 __all__ = [
     "AbortResult", "Aborted", "AdminClient", "AlreadyExists", "AsyncAdminClient", "AsyncClient",

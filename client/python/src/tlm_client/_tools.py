@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._signature import description_of, is_async, name_of, signature_of
-from .chat import Conversation, Message, Tool, ToolCall, ToolLike, ToolResult, ToolRun
-from .types import GenerateResult, JsonSchema
+from .chat import Conversation, Message, Tool, ToolCall, ToolLike, ToolResult
+from .json_model import JsonSchema
+from .types import GenerateResult, ToolRun
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,14 +18,15 @@ from ._picker import is_by_affinity
 from ._resumption import Done, Start, Step, Wait
 from ._stream import StreamBase
 from ._tools import ToolLoop, execute_async
-from .chat import Conversation, Part, ToolResult, ToolRun
+from .chat import Conversation, Part, ToolResult
 from .client import MAX_VALUES, WATCH_PAUSE, check_watch_end
 from .errors import TlmError, cancelled, internal
 from .model_info import ModelInfo
 from .options import (CallOptions, ChatOptions, ConnectionOptions, ForwardOptions, GenerateOptions,
                       RequestOptions, check_options, describe_options)
 from .types import (DetokenizeResult, Event, Finished, FlopsQuery, ForwardResult, GenerateResult,
-                    NewTokens, Prompt, ScoreResult, ServingStatus, TokenizeResult, VerifyResult)
+                    NewTokens, Prompt, ScoreResult, ServingStatus, TokenizeResult, ToolRun,
+                    VerifyResult)
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
 
 from ._convert import WireEnum
+from .json_model import JsonModel, JsonSchema
 
-if TYPE_CHECKING:
-    from .types import GenerateResult, JsonModel, JsonSchema
-
-_Model = TypeVar("_Model", bound="JsonModel")
+_Model = TypeVar("_Model", bound=JsonModel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +68,7 @@ class Tool:
 
 
 # A tool, a function, a class of pydantic, or a tool as OpenAI's API has it.
-ToolLike: TypeAlias = "Tool | Callable[..., Any] | type[JsonModel] | Mapping[str, Any]"
+ToolLike: TypeAlias = Tool | Callable[..., Any] | type[JsonModel] | Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,27 +167,3 @@ class ToolResult:
     @property
     def message(self) -> Message:
         return Message("tool", self.content, tool_call_id=self.call.id, name=self.call.name)
-
-
-@dataclass(slots=True)
-class ToolRun:
-    """The result of `run_tools`."""
-
-    # The conversation with all answers and results of tools, for the next call.
-    messages: list[Message | Mapping[str, Any]]
-    answers: list[GenerateResult] = field(default_factory=list)
-    results: list[ToolResult] = field(default_factory=list)
-    # Calls of the last answer that were not made: calls of tools without a function, incomplete
-    # calls and the other calls of their answer, and all calls of the last answer that `max_rounds`
-    # allowed.
-    pending: list[ToolCall] = field(default_factory=list)
-
-    @property
-    def answer(self) -> GenerateResult:
-        """The last answer."""
-        return self.answers[-1]
-
-    @property
-    def content(self) -> str:
-        """The content of the last answer."""
-        return self.answer.content

@@ -18,7 +18,8 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypedDict, TypeVar
 
 from .chat import Reasoning, ToolLike
-from .types import JsonSchema, ResumePoint, ResumePolicy, StructuralTag
+from .json_model import JsonSchema
+from .types import ResumePoint, ResumePolicy, StructuralTag
 
 
 class ConnectionOptions(TypedDict, total=False):

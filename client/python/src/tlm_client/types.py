@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ._convert import WireEnum
-from .chat import Message, RegionEvent, ToolCall
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from .chat import Message, RegionEvent, ToolCall, ToolResult
+from .json_model import JsonModel, JsonSchema
 
 # The type, for classes with a field called `bytes`.
 _Bytes: TypeAlias = bytes
@@ -25,21 +23,7 @@ _Bytes: TypeAlias = bytes
 # Text, or token ids that are used as they are.
 Prompt: TypeAlias = str | Sequence[int] | npt.NDArray[np.integer[Any]]
 
-
-class JsonModel(Protocol):
-    """A class that describes JSON and reads it, like pydantic's."""
-
-    @classmethod
-    def model_json_schema(cls) -> dict[str, Any]: ...
-
-    @classmethod
-    def model_validate_json(cls, json_data: str, /) -> Self: ...
-
-
 _Model = TypeVar("_Model", bound=JsonModel)
-
-# A JSON Schema: its text, an object, or a class that has one.
-JsonSchema: TypeAlias = str | Mapping[str, Any] | bool | type[JsonModel]
 
 
 class FinishReason(WireEnum):
@@ -283,6 +267,30 @@ class GenerateResult:
         """
         calls = tuple(call for call in self.tool_calls if call.complete)
         return Message("assistant", self.content, self.reasoning, calls)
+
+
+@dataclass(slots=True)
+class ToolRun:
+    """The result of `run_tools`."""
+
+    # The conversation with all answers and results of tools, for the next call.
+    messages: list[Message | Mapping[str, Any]]
+    answers: list[GenerateResult] = field(default_factory=list)
+    results: list[ToolResult] = field(default_factory=list)
+    # Calls of the last answer that were not made: calls of tools without a function, incomplete
+    # calls and the other calls of their answer, and all calls of the last answer that `max_rounds`
+    # allowed.
+    pending: list[ToolCall] = field(default_factory=list)
+
+    @property
+    def answer(self) -> GenerateResult:
+        """The last answer."""
+        return self.answers[-1]
+
+    @property
+    def content(self) -> str:
+        """The content of the last answer."""
+        return self.answer.content
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,8 +55,7 @@ TEST(BatchBuilderTest, ADrawHasAllThatItsTokenDependsOn) {
   request.generate()->output_index = 4;
   request.generate()->sampling.presence_penalty = 1;
   request.generate()->stop.min_new_tokens = 2;
-  request.generate()->stop.stop_token_ids = {9};
-  request.generate()->stop.eos_token_ids = {3};
+  request.generate()->stop.ending_ids = EndingIds({3}, {9, 3});
   request.generate()->score = {.logprob = true, .top = 7};
   Sequence sequence(std::move(request), 0);
   ASSERT_TRUE(sequence.Grow(pool, 3));
@@ -106,7 +105,7 @@ TEST(BatchBuilderTest, ATokenThatIsNotKnownIsThatOfItsDraw) {
   Sequence other(GenerateRequest({7}, 5), 0);
   Request request = GenerateRequest({10, 11, 12}, 5);
   request.generate()->stop.min_new_tokens = 2;
-  request.generate()->stop.eos_token_ids = {3};
+  request.generate()->stop.ending_ids = EndingIds({3});
   Sequence sequence(std::move(request), 1);
   ASSERT_TRUE(other.Grow(pool, 1) && sequence.Grow(pool, 5));
   Batch batch = Build({{&other, 0, 1, 1}, {&sequence, 0, 3, 1}});

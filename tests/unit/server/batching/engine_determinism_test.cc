@@ -55,7 +55,7 @@ class EngineDeterminismTest : public ::testing::TestWithParam<std::tuple<int, in
     work.sampling.top_k = OneIn(2) ? 0 : 20;
     work.sampling.seed = random_();
     work.output_index = static_cast<uint32_t>(Between(0, 3));
-    if (OneIn(3)) work.stop.eos_token_ids = {static_cast<int32_t>(Between(0, 60))};
+    if (OneIn(3)) work.stop.ending_ids = EndingIds({static_cast<int32_t>(Between(0, 60))});
     work.stop.min_new_tokens = Between(0, 30);
     if (OneIn(3)) Constrain(work);
     if (OneIn(8)) work.sampling.logit_bias = {{static_cast<int32_t>(Between(0, 60)), 2.0f}};
@@ -63,13 +63,15 @@ class EngineDeterminismTest : public ::testing::TestWithParam<std::tuple<int, in
   }
 
   void Constrain(GenerateWork& work) {
-    work.stop.eos_token_ids.clear();
-    if (!OneIn(4)) work.stop.eos_token_ids.push_back(ScriptedModel::kVocabSize - 1);
-    if (OneIn(4)) work.stop.stop_token_ids.push_back(ScriptedModel::kVocabSize - 2);
-    if (OneIn(4)) work.stop.stop_token_ids.push_back(static_cast<int32_t>(Between(0, 25)));
+    std::vector<int32_t> eos;
+    std::vector<int32_t> stop;
+    if (!OneIn(4)) eos.push_back(ScriptedModel::kVocabSize - 1);
+    if (OneIn(4)) stop.push_back(ScriptedModel::kVocabSize - 2);
+    if (OneIn(4)) stop.push_back(static_cast<int32_t>(Between(0, 25)));
+    work.stop.ending_ids = EndingIds(std::move(eos), std::move(stop));
     if (OneIn(4)) work.score = {.logprob = true};
     if (OneIn(8)) work.sampling.banned_token_ids = {static_cast<int32_t>(Between(0, 60))};
-    std::vector<int32_t> end_ids = EndingIds(work.stop);
+    std::vector<int32_t> end_ids = work.stop.ending_ids.all();
     std::erase_if(end_ids, [](int32_t id) { return id < ScriptedModel::kVocabSize - 2; });
     work.constraint = ChoicesConstraint(RandomChoices(random_()), end_ids);
   }

@@ -87,7 +87,7 @@ TEST_F(EngineLoopAheadTest, AnOutputIsNotPlannedAfterItsKnownEnd) {
 TEST_F(EngineLoopAheadTest, WhatEndsUnexpectedlyIsDroppedFromThePlan) {
   Request request = GenerateRequest(Prompt(10), 20);
   const std::vector<int32_t> alone = GenerateAlone(request, kContext);
-  request.generate()->stop.eos_token_ids = {alone[4]};
+  request.generate()->stop.ending_ids = EndingIds({alone[4]});
   const size_t tokens = GenerateAlone(request, kContext).size();
   const Reader ending = bench_.Submit(request);
   bench_.Submit(GenerateRequest(Prompt(20, 1), 20));

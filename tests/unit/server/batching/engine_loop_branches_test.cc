@@ -69,7 +69,8 @@ TEST(EngineLoopBranchesTest, EachOutputTellsWhatItUsedItself) {
 TEST(EngineLoopBranchesTest, CountsAsOneRequestInTheQueueAndUntilItsLastOutputEnds) {
   LoopBench bench(SetupWith(&EngineOptions::max_running_requests, 4));
   Request request = SampledRequest(10, 40);
-  request.generate()->stop.stop_token_ids = {GenerateAlone(OnlyOutput(request, 1), kContext)[5]};
+  request.generate()->stop.ending_ids =
+      EndingIds({}, {GenerateAlone(OnlyOutput(request, 1), kContext)[5]});
   const Readers readers = bench.SubmitOutputs(request, 3);
   const Readers waiting = bench.SubmitOutputs(SampledRequest(20, 2), 3);
   bench.Step();
@@ -104,7 +105,7 @@ TEST(EngineLoopBranchesTest, AnOutputThatEndsWithItsFirstTokenTakesNoBlock) {
     LoopBench bench;
     Request request = SampledRequest(100, 30);
     const int32_t ending = GenerateAlone(OnlyOutput(request, output), kContext)[0];
-    request.generate()->stop.eos_token_ids = {ending};
+    request.generate()->stop.ending_ids = EndingIds({ending});
     const Readers readers = bench.SubmitOutputs(request, 4);
     bench.Step();
     EXPECT_EQ(OnlyEnd(*readers[output]).reason, FinishReason::kEos);

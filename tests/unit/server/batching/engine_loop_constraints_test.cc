@@ -22,7 +22,7 @@ LoopSetup Patient() {
 Request Constrained(std::vector<std::string> choices, std::vector<int32_t> end_ids = {kEos}) {
   Request request = GenerateRequest(Prompt(20), 100);
   request.generate()->sampling.temperature = 1.0f;
-  request.generate()->stop.eos_token_ids = end_ids;
+  request.generate()->stop.ending_ids = EndingIds(end_ids);
   request.generate()->constraint = ChoicesConstraint(std::move(choices), std::move(end_ids));
   return request;
 }
@@ -129,7 +129,7 @@ TEST(EngineLoopConstraintsTest, RunsStopAtLengthsAndStopTokens) {
   EXPECT_EQ(ran.end.reason, FinishReason::kLength);
   EXPECT_EQ(TextOf(ran.ids), "prstu");
   request.generate()->stop.max_new_tokens = 100;
-  request.generate()->stop.stop_token_ids = {'w' - 'a'};
+  request.generate()->stop.ending_ids = EndingIds({kEos}, {'w' - 'a'});
   ran = RunAlone(request);
   EXPECT_EQ(ran.end.reason, FinishReason::kStopToken);
   EXPECT_EQ(ran.end.matched_token, 'w' - 'a');

@@ -33,7 +33,7 @@ Request Sampled(int64_t prompt_tokens, int64_t max_new_tokens, uint64_t seed) {
   sampling.seed = seed;
   if (seed % 2 == 0) sampling.repetition_penalty = 1.3f;
   if (seed % 3 == 0) sampling.frequency_penalty = 0.4f;
-  if (seed % 4 == 0) request.generate()->stop.eos_token_ids = {3, 9};
+  if (seed % 4 == 0) request.generate()->stop.ending_ids = EndingIds({3, 9});
   if (seed % 5 == 0) request.generate()->stop.min_new_tokens = max_new_tokens / 2;
   return request;
 }

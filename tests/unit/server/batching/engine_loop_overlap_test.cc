@@ -38,7 +38,7 @@ class EngineLoopOverlapTest : public ::testing::Test {
       Request request = GenerateRequest(Prompt(prompt_tokens, seed), 100);
       request.generate()->sampling.temperature = 1.0f;
       const int32_t last = GenerateAlone(request, kContext)[tokens - 1];
-      request.generate()->stop.eos_token_ids = {last};
+      request.generate()->stop.ending_ids = EndingIds({last});
       if (GenerateAlone(request, kContext).size() == tokens) return request;
     }
   }
@@ -171,9 +171,9 @@ TEST_F(EngineLoopOverlapTest, EndingIdsAreHeldBackByTheCountOfUnknownTokensToo) 
   for (int64_t least = 1; least < 6; ++least) {
     Request request = GenerateRequest(Prompt(10), 20);
     request.generate()->stop.min_new_tokens = least;
-    for (int32_t id = 0; id < ScriptedModel::kVocabSize; id += 2) {
-      request.generate()->stop.eos_token_ids.push_back(id);
-    }
+    std::vector<int32_t> even;
+    for (int32_t id = 0; id < ScriptedModel::kVocabSize; id += 2) even.push_back(id);
+    request.generate()->stop.ending_ids = EndingIds(even);
     const Reader reader = bench_.Submit(request);
     bench_.Finish();
     EXPECT_GT(reader->collected().tokens.size(), static_cast<size_t>(least));

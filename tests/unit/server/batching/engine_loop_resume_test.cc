@@ -74,9 +74,8 @@ TEST(EngineLoopResumeTest, GoesOnToAnEndingId) {
     Request request = Demanding();
     request.generate()->stop.min_new_tokens = 20;
     const std::vector<SampledToken> tokens = RunToEnd(request).tokens;
-    std::vector<int32_t>& ids =
-        eos ? request.generate()->stop.eos_token_ids : request.generate()->stop.stop_token_ids;
-    ids = {tokens[30].id};
+    const int32_t id = tokens[30].id;
+    request.generate()->stop.ending_ids = eos ? EndingIds({id}) : EndingIds({}, {id});
     ExpectSameFromEveryCut(request);
     EXPECT_EQ(RunToEnd(request).end.reason, eos ? FinishReason::kEos : FinishReason::kStopToken);
   }

@@ -224,7 +224,7 @@ TEST(EngineLoopTest, AnUnsatisfiableDrawEndsOnlyItsOwnRequest) {
   LoopBench bench;
   Request request = GenerateRequest(Prompt(10), 5);
   request.generate()->sampling.allowed_token_ids = {7};
-  request.generate()->stop.eos_token_ids = {7};
+  request.generate()->stop.ending_ids = EndingIds({7});
   request.generate()->stop.min_new_tokens = 2;
   const Reader reader = bench.Submit(std::move(request));
   bench.Submit(GenerateRequest(Prompt(10), 5));

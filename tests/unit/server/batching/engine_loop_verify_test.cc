@@ -29,7 +29,7 @@ Request Sampled(int64_t prompt_tokens, int64_t max_new_tokens, uint64_t seed) {
   sampling.seed = seed;
   sampling.repetition_penalty = 1.3f;
   sampling.frequency_penalty = 0.4f;
-  request.generate()->stop.eos_token_ids = {3};
+  request.generate()->stop.ending_ids = EndingIds({3});
   request.generate()->stop.min_new_tokens = max_new_tokens;
   return request;
 }
@@ -81,14 +81,14 @@ TEST_P(VerifyTest, APartOfAnOutputIsVerified) {
 TEST_P(VerifyTest, AnOutputThatEndsBeforeItsClaimEndsThere) {
   LoopBench bench(Setup());
   Request request = Sampled(20, 40, 8);
-  request.generate()->stop.eos_token_ids.clear();
+  request.generate()->stop.ending_ids = EndingIds();
   const std::vector<int32_t> alone = GenerateAlone(request, kContext);
   // A token that was not drawn before.
   const auto stop = std::find_if(alone.begin() + 17, alone.end(), [&alone](const int32_t& id) {
     return std::find(alone.begin(), alone.end(), id) == alone.begin() + (&id - alone.data());
   });
   ASSERT_LT(stop, alone.end() - 1);
-  request.generate()->stop.stop_token_ids = {*stop};
+  request.generate()->stop.ending_ids = EndingIds({}, {*stop});
   request.generate()->stop.min_new_tokens = 0;
   const auto reader = bench.Submit(Claim(request, alone));
   bench.StepUntilNothingCanBeDone();

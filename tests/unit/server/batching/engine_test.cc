@@ -52,7 +52,7 @@ TEST_F(EngineTest, RefusesWhatItCannotRun) {
   };
   const auto resumed = [&](std::vector<int32_t> generated, auto change) {
     Request request = GenerateRequest(Prompt(5), 4);
-    request.generate()->stop.eos_token_ids = {7};
+    request.generate()->stop.ending_ids = EndingIds({7});
     request.generate()->generated = std::move(generated);
     return with(std::move(request), change);
   };

@@ -11,6 +11,7 @@
 
 #include "model/constraint/mask/token_trie.h"
 #include "model/tokenizer/tokenizer.h"
+#include "server/batching/request.h"
 
 namespace tlm {
 namespace {

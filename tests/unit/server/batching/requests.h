@@ -135,15 +135,8 @@ inline std::vector<int64_t> AllPositions(int64_t count) {
 inline std::vector<int32_t> GenerateAlone(const Request& request, int64_t max_context) {
   const GenerateWork& work = *request.generate();
   const auto ends = [&](int32_t id, int64_t generated) {
-    const auto among = [id](const std::vector<int32_t>& ids) {
-      return std::find(ids.begin(), ids.end(), id) != ids.end();
-    };
-    return generated > work.stop.min_new_tokens &&
-           (among(work.stop.eos_token_ids) || among(work.stop.stop_token_ids));
+    return generated > work.stop.min_new_tokens && work.stop.ending_ids.Contains(id);
   };
-  std::vector<int32_t> ending = work.stop.eos_token_ids;
-  ending.insert(ending.end(), work.stop.stop_token_ids.begin(), work.stop.stop_token_ids.end());
-  std::sort(ending.begin(), ending.end());
   std::optional<OutputMask> mask;
   if (work.constraint.has_value()) {
     mask.emplace(*work.constraint, OutputMask::Options{.runs = false, .max_wait = {}});
@@ -160,7 +153,7 @@ inline std::vector<int32_t> GenerateAlone(const Request& request, int64_t max_co
     const std::vector<float> logits = ScriptedModel::LogitsAfter(tokens);
     const bool early = static_cast<int64_t>(resumed + generated.size()) < work.stop.min_new_tokens;
     Removals removals;
-    if (early) removals.banned = ending;
+    if (early) removals.banned = work.stop.ending_ids.all();
     if (mask.has_value()) {
       mask->Compute();
       removals.allowed = mask->Await();

@@ -94,25 +94,30 @@ INSTANTIATE_TEST_SUITE_P(
         Output{{1, 2, 3}, {.max_new_tokens = 9}, 12, 1, FinishReason::kContextLength},
         Output{{1}, {.max_new_tokens = 9}, 10, 0, FinishReason::kContextLength},
         Output{{4, 5, 3},
-               {.max_new_tokens = 9, .eos_token_ids = {5}},
+               {.max_new_tokens = 9, .ending_ids = EndingIds({5})},
                kContext,
                1,
                FinishReason::kEos,
                5},
         Output{{4, 7},
-               {.max_new_tokens = 9, .stop_token_ids = {6, 7}},
+               {.max_new_tokens = 9, .ending_ids = EndingIds({}, {6, 7})},
                kContext,
                1,
                FinishReason::kStopToken,
                7},
         // An id ends nothing among the first min_new_tokens, and counts before the lengths.
         Output{{1, 5, 5, 2},
-               {.max_new_tokens = 9, .min_new_tokens = 2, .eos_token_ids = {5}},
+               {.max_new_tokens = 9, .min_new_tokens = 2, .ending_ids = EndingIds({5})},
                kContext,
                2,
                FinishReason::kEos,
                5},
-        Output{{5}, {.max_new_tokens = 1, .eos_token_ids = {5}}, 11, 0, FinishReason::kEos, 5}));
+        Output{{5},
+               {.max_new_tokens = 1, .ending_ids = EndingIds({5})},
+               11,
+               0,
+               FinishReason::kEos,
+               5}));
 
 TEST(SequenceTest, AChunkWithoutARowStopsBeforeTheLastToken) {
   Sequence sequence(GenerateRequest(Prompt(10), 3), 0);
@@ -324,7 +329,7 @@ TEST(SequenceTest, ABranchOfWholeBlocksTakesNone) {
 Request Resumed(std::vector<int32_t> generated, int64_t max_new_tokens) {
   Request request = GenerateRequest(Prompt(10), max_new_tokens);
   request.generate()->generated = std::move(generated);
-  request.generate()->stop.eos_token_ids = {5};
+  request.generate()->stop.ending_ids = EndingIds({5});
   return request;
 }
 

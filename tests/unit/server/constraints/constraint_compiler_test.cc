@@ -170,11 +170,9 @@ TEST_F(ConstraintCompilerTest, EndsAreThoseThatStandInNoText) {
   ASSERT_THAT(Compile("a", Choices({"x"})), IsOk());
   const int32_t letter = tokenizer_->Encode("x", false)->front();
   StopCriteria stop;
-  stop.eos_token_ids = {kEosId};
-  stop.stop_token_ids = {letter};
+  stop.ending_ids = EndingIds({kEosId}, {letter});
   EXPECT_THAT(compiler.EndsOf(stop), ElementsAre(kEosId));
-  stop.eos_token_ids = {};
-  stop.stop_token_ids = {letter, kEosId};
+  stop.ending_ids = EndingIds({}, {letter, kEosId});
   EXPECT_THAT(compiler.EndsOf(stop), ElementsAre(kEosId));
 }
 

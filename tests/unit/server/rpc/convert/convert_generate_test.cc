@@ -159,7 +159,7 @@ TEST(ConvertGenerateTest, UnsetMeansTheServersDefaults) {
   EXPECT_EQ(call->work.sampling.top_p, 1.0f);
   EXPECT_EQ(call->work.sampling.seed, 0x1234u);
   EXPECT_EQ(call->work.stop.max_new_tokens, 64);
-  EXPECT_THAT(call->work.stop.eos_token_ids, ElementsAre(kEosId));
+  EXPECT_THAT(call->work.stop.ending_ids.all(), ElementsAre(kEosId));
   EXPECT_FALSE(call->work.score.logprob);
   EXPECT_TRUE(call->output.text);
   EXPECT_FALSE(call->output.token_infos);
@@ -254,7 +254,7 @@ TEST(ConvertGenerateTest, ConstraintsReachTheCall) {
 TEST(ConvertGenerateTest, IgnoreEosLeavesNoEosIds) {
   const absl::StatusOr<GenerateCall> call = Convert(ValidRequest("stopping { ignore_eos: true }"));
   ASSERT_THAT(call, IsOk());
-  EXPECT_THAT(call->work.stop.eos_token_ids, IsEmpty());
+  EXPECT_THAT(call->work.stop.ending_ids.all(), IsEmpty());
 }
 
 TEST(ConvertGenerateTest, PromptsAreTokenizedAndTruncated) {

@@ -28,7 +28,7 @@ class ClaimCheckTest : public ::testing::Test {
   ClaimCheckTest() {
     call_.prompt = {1, 2, 3};
     call_.work.stop.max_new_tokens = 20;
-    call_.work.stop.eos_token_ids = {kEosId};
+    call_.work.stop.ending_ids = EndingIds({kEosId});
   }
 
   void Claim(std::string_view text) { Claim(ByteIds(text)); }

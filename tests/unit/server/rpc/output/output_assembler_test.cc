@@ -190,7 +190,7 @@ TEST_F(OutputAssemblerTest, StopStringsWorkWithoutText) {
 }
 
 TEST_F(OutputAssemblerTest, TheEosTokenIsCountedButNotSent) {
-  work_.stop.eos_token_ids = {kEosId};
+  work_.stop.ending_ids = EndingIds({kEosId});
   Make();
   AppendText("a");
   assembler_->Append(Token(kEosId));
@@ -204,7 +204,7 @@ TEST_F(OutputAssemblerTest, TheEosTokenIsCountedButNotSent) {
 }
 
 TEST_F(OutputAssemblerTest, AStopTokensTextDoesNotLeakBeforeTheEndIsKnown) {
-  work_.stop.stop_token_ids = {'!'};
+  work_.stop.ending_ids = EndingIds({}, {'!'});
   Make();
   AppendText("a!");
   TakeEvents();
@@ -216,7 +216,7 @@ TEST_F(OutputAssemblerTest, AStopTokensTextDoesNotLeakBeforeTheEndIsKnown) {
 
 TEST_F(OutputAssemblerTest, AStopTokenThatDidNotStopIsOrdinary) {
   // Below min_new_tokens the engine goes on.
-  work_.stop.stop_token_ids = {'!'};
+  work_.stop.ending_ids = EndingIds({}, {'!'});
   Make();
   AppendText("a!b!");
   assembler_->Close(FinishReason::kLength, -1);
@@ -227,7 +227,7 @@ TEST_F(OutputAssemblerTest, AStopTokenThatDidNotStopIsOrdinary) {
 }
 
 TEST_F(OutputAssemblerTest, WithIncludeStopTheStopTokenIsSent) {
-  work_.stop.stop_token_ids = {'!'};
+  work_.stop.ending_ids = EndingIds({}, {'!'});
   plan_.include_stop = true;
   Make();
   AppendText("a!");

@@ -76,9 +76,9 @@ class Stream {
     if (!EndsAfter(drawn_)) return;
     closed_ = true;
     const int32_t last = drawn_ == 0 ? -1 : script_[drawn_ - 1];
-    if (Matches(stop_.eos_token_ids, drawn_)) return assembler.Close(FinishReason::kEos, last);
-    if (Matches(stop_.stop_token_ids, drawn_)) {
-      return assembler.Close(FinishReason::kStopToken, last);
+    if (Matches(drawn_)) {
+      const bool eos = stop_.ending_ids.IsEos(last);
+      return assembler.Close(eos ? FinishReason::kEos : FinishReason::kStopToken, last);
     }
     assembler.Close(FinishReason::kLength, -1);
   }
@@ -118,14 +118,11 @@ class Stream {
 
  private:
   // As Sequence::Append: by the `count`th token.
-  bool Matches(const std::vector<int32_t>& ids, size_t count) const {
+  bool Matches(size_t count) const {
     return static_cast<int64_t>(count) > stop_.min_new_tokens &&
-           std::count(ids.begin(), ids.end(), script_[count - 1]) > 0;
+           stop_.ending_ids.Contains(script_[count - 1]);
   }
-  bool EndsAfter(size_t count) const {
-    return count == script_.size() || (count > 0 && (Matches(stop_.eos_token_ids, count) ||
-                                                     Matches(stop_.stop_token_ids, count)));
-  }
+  bool EndsAfter(size_t count) const { return count == script_.size() || Matches(count); }
 
   const StopCriteria stop_;
   const std::vector<int32_t> script_;
@@ -137,7 +134,7 @@ class OutputResumeTest : public ::testing::Test {
  protected:
   OutputResumeTest() {
     plan_.token_infos = true;
-    work_.stop.eos_token_ids = {kEosId};
+    work_.stop.ending_ids = EndingIds({kEosId});
   }
 
   Stream Make(const std::vector<int32_t>& script) const {
@@ -190,8 +187,7 @@ TEST_F(OutputResumeTest, EveryCutContinuesTheUndisturbedStream) {
     plan_.text = random_() % 8 > 0;
     plan_.min_chunk_tokens = 1 + static_cast<int64_t>(random_() % 3);
     work_.stop.min_new_tokens = random_() % 3 == 0 ? static_cast<int64_t>(random_() % 6) : 0;
-    work_.stop.stop_token_ids =
-        random_() % 3 == 0 ? std::vector<int32_t>{'!'} : std::vector<int32_t>();
+    work_.stop.ending_ids = random_() % 3 == 0 ? EndingIds({kEosId}, {'!'}) : EndingIds({kEosId});
     // What ends an output is not drawn before the minimum.
     for (size_t i = 0; i < script.size() && static_cast<int64_t>(i) < work_.stop.min_new_tokens;
          ++i) {
