@@ -7,6 +7,7 @@
 #include "model/base/errors.h"
 #include "model/constraint/flow.h"
 #include "model/constraint/grammar/earley.h"
+#include "model/constraint/mask/token_trie.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/read_text.h"
 

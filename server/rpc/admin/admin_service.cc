@@ -14,7 +14,8 @@ namespace tlm {
 namespace {
 
 // Only refused calls are recorded: monitors call GetLoad every second.
-grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const CallRecord& record) {
+grpc::ServerUnaryReactor* FinishWith(grpc::CallbackServerContext* context,
+                                     const CallRecord& record) {
   if (!record.status.ok()) EndCall(record);
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   reactor->Finish(ToGrpcStatus(record.status));
@@ -45,7 +46,7 @@ grpc::ServerUnaryReactor* AdminService::Unary(const char* name,
   CallRecord record = Begin(name, context);
   const AdminTarget* const target = gate_.Get();
   if (record.status.ok()) record.status = target == nullptr ? StartingStatus() : answer(*target);
-  return Finish(context, record);
+  return FinishWith(context, record);
 }
 
 grpc::ServerUnaryReactor* AdminService::GetLoad(grpc::CallbackServerContext* context,
@@ -78,7 +79,7 @@ grpc::ServerUnaryReactor* AdminService::FlushPrefixCache(
   CallRecord record = Begin("FlushPrefixCache", context);
   const AdminTarget* const target = gate_.Get();
   if (record.status.ok() && target == nullptr) record.status = StartingStatus();
-  if (!record.status.ok()) return Finish(context, record);
+  if (!record.status.ok()) return FinishWith(context, record);
   return StartFlushPrefixCache(target->engine, response);
 }
 
@@ -87,7 +88,7 @@ grpc::ServerUnaryReactor* AdminService::GetConfig(grpc::CallbackServerContext* c
                                                   v1::GetConfigResponse* response) {
   const CallRecord record = Begin("GetConfig", context);
   if (record.status.ok()) tlm::GetConfig(admin_, *response);
-  return Finish(context, record);
+  return FinishWith(context, record);
 }
 
 absl::StatusOr<std::unique_ptr<AdminServer>> AdminServer::Open(const ListenerOptions& options,

@@ -133,7 +133,7 @@ class TaskMaker {
   absl::StatusOr<std::shared_ptr<Constraint>> RecordsConstraint() {
     trie_ = TokenTrie::Build(tokenizer_, std::span<const int32_t>());
     ConstraintSpec spec;
-    spec.language = ConstraintSpec::JsonSchema{kRecordsSchema};
+    spec.language = ConstraintSpec::JsonSchema{std::string(kRecordsSchema)};
     TLM_ASSIGN_OR_RETURN(constraint_, Constraint::Compile(spec, trie_, {}, nullptr));
     return constraint_;
   }

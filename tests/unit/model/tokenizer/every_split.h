@@ -1,4 +1,4 @@
-// Streams cut in every way there is.
+// Checks the decoding of streams, however they are cut.
 #ifndef TLM_TESTS_UNIT_MODEL_TOKENIZER_EVERY_SPLIT_H_
 #define TLM_TESTS_UNIT_MODEL_TOKENIZER_EVERY_SPLIT_H_
 
@@ -9,15 +9,16 @@
 
 #include "model/text/utf8.h"
 #include "model/tokenizer/stream_decoder.h"
+#include "model/tokenizer/tokenizer.h"
 
 namespace tlm {
 
-// That the ids decoded in portions, cut in every way there is, give the text of Decode, and
+// Expects that the ids, decoded in portions of every possible cut, give the text of Decode, and
 // valid UTF-8 all along.
 inline void ExpectEverySplitGivesTheText(const Tokenizer& tokenizer, std::span<const int32_t> ids,
                                          bool skip_special_tokens, TextPosition position) {
   const std::string whole = tokenizer.Decode(ids, skip_special_tokens);
-  // Bit i of `cuts` set: a portion ends behind token i.
+  // Bit i of `cuts` set: a portion ends after token i.
   for (uint32_t cuts = 0; cuts < 1u << (ids.size() - 1); ++cuts) {
     StreamDecoder decoder(&tokenizer, skip_special_tokens, position);
     std::string text;

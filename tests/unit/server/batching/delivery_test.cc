@@ -7,6 +7,12 @@
 namespace tlm {
 namespace {
 
+SampledToken Token(int32_t id) {
+  SampledToken token;
+  token.id = id;
+  return token;
+}
+
 // Holds the delivery thread inside its call until let go.
 class HoldingListener : public StreamListener {
  public:
@@ -40,7 +46,7 @@ class HoldingListener : public StreamListener {
 TEST(DeliveryTest, TellsTheListener) {
   const auto reader = CollectingReader::Create();
   Delivery delivery;
-  reader->stream()->PushToken({.id = 4});
+  reader->stream()->PushToken(Token(4));
   reader->stream()->PushEnd({});
   delivery.Notify({reader->stream()});
   EXPECT_EQ(reader->WaitForEnd().token_ids(), std::vector<int32_t>{4});

@@ -17,6 +17,7 @@
 #include "model/constraint/mask/token_trie.h"
 #include "model/sampling/sampler.h"
 #include "model/sampling/sampling_job.h"
+#include "server/batching/output_mask.h"
 #include "server/batching/request.h"
 #include "server/batching/token_stream.h"
 #include "tests/support/collecting_reader.h"

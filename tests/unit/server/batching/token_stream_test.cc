@@ -5,6 +5,12 @@
 namespace tlm {
 namespace {
 
+SampledToken Token(int32_t id) {
+  SampledToken token;
+  token.id = id;
+  return token;
+}
+
 class CountingWaker : public StreamWaker {
  public:
   void Wake() override { ++wakes; }
@@ -18,11 +24,11 @@ TokenStream Unheard(int64_t capacity = TokenStream::kUnbounded) {
 TEST(TokenStreamTest, TakeGivesEverythingOnceAndInOrder) {
   TokenStream stream = Unheard();
   stream.PushStart({.queue_time = absl::Seconds(3)});
-  stream.PushToken({.id = 5});
-  stream.PushToken({.id = 6});
+  stream.PushToken(Token(5));
+  stream.PushToken(Token(6));
   stream.PushRow({.position = 9, .logits = {1.0f}});
-  stream.PushScored({.index = 1, .token = {.id = 7}});
-  stream.PushScored({.index = 2, .token = {.id = 8}});
+  stream.PushScored({.index = 1, .token = Token(7)});
+  stream.PushScored({.index = 2, .token = Token(8)});
   StreamEnd end;
   end.matched_token = 6;
   stream.PushEnd(end);
@@ -93,7 +99,7 @@ TEST(TokenStreamTest, AnUnboundedOneNeverWakes) {
   const auto waker = std::make_shared<CountingWaker>();
   TokenStream stream = Unheard();
   stream.SetWaker(waker);
-  for (int i = 0; i < 1000; ++i) stream.PushToken({.id = i});
+  for (int i = 0; i < 1000; ++i) stream.PushToken(Token(i));
   EXPECT_GT(stream.Room(), 1 << 30);
   stream.Take();
   EXPECT_EQ(waker->wakes, 0);

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string_view>
+
 #include "model/base/errors.h"
 #include "tests/support/status_matchers.h"
 
@@ -21,8 +23,12 @@ struct Case {
   const char* message = "";
 };
 
-EngineStats Busy() { return {.busy = true}; }
-EngineStats Faulty(int64_t in_a_row, absl::string_view reason = "") {
+EngineStats Busy() {
+  EngineStats stats;
+  stats.busy = true;
+  return stats;
+}
+EngineStats Faulty(int64_t in_a_row, std::string_view reason = "") {
   EngineStats stats;
   stats.fault = Internal("the device is gone");
   if (!reason.empty()) stats.fault = WithReason(stats.fault, reason);
