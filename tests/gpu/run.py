@@ -69,7 +69,7 @@ def quick_stages(out):
         gtest("quick-rows", 10, kernels, "RowKernelsTest.EveryKernelWaitsForTheOneBefore"),
         gtest("quick-gemm", 10, kernels, "GemmTest.EveryShapeOfTileGivesTheSameBits"),
         gtest("quick-blocks", 10, kernels, "BlockProductsTest.RowCountsDoNotMatter"),
-        gtest("quick-attention", 10, kernels, "AttentionKernelTest.DecodeGivesTheBitsOfPrefill:"
+        gtest("quick-attention", 10, kernels, "AttentionKernelTest.ChunksSplitsAndGridsGiveTheSameBits:"
               "AttentionKernelTest.EightBitsHaveTheBitsOfTheirValues"),
         gtest("quick-sample", 10, kernels, "SampleEdgesTest.BitsDoNotDependOnTheOtherJobs"),
         gtest("quick-ring", 10, kernels, "*/BatchRingTest.TwoBatchesFly*"),
