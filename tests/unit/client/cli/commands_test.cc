@@ -62,7 +62,7 @@ TEST_F(CommandsTest, GenerateSendsConstraints) {
     ASSERT_EQ(Run(Line("generate p") + flags), kSuccess) << err_.str();
     v1::GenerateRequest sent = server_.last_generate();
     sent.clear_output();
-    EXPECT_THAT(sent, IsProto(std::string("prompt: 'p' ") + constraint));
+    EXPECT_THAT(sent, IsProto(std::string("prompt: 'p' sampling {} stopping {} ") + constraint));
   }
 }
 

@@ -38,7 +38,7 @@ TEST_F(VerifyTest, TakesPromptTokensAndRequestFromFlags) {
       claimed_token_ids: [11, 12, 13] request_id: "mine" output_index: 1 fingerprint: "f00d"
       request {
         prompt: "Once" sampling { seed: 7 temperature: 0.5 num_sequences: 2 }
-        stopping { max_new_tokens: 9 } regex: "a*" })"));
+        stopping { max_new_tokens: 9 } output {} regex: "a*" })"));
 }
 
 TEST_F(VerifyTest, TellsTheEnd) {

@@ -44,7 +44,6 @@ class OptionsTest : public ::testing::Test {
 TEST_F(OptionsTest, DefaultsOfTheEngine) {
   const ServerOptions options = Parse({}).value();
   EXPECT_TRUE(options.engine.prefix_cache);
-  EXPECT_EQ(options.engine.max_prefill_tokens, options.engine.max_batch_tokens);
   EXPECT_EQ(options.engine.max_decode_stretch, 2.0);
   EXPECT_EQ(options.engine.max_queue_time, absl::Seconds(30));
   EXPECT_EQ(options.max_constraint_time, absl::Milliseconds(250));
@@ -170,10 +169,7 @@ TEST_F(OptionsTest, WrongValuesAreRefusedByTheNameOfTheirFlag) {
     std::vector<std::string> values;
     std::string message;
   } kCases[] = {
-      {"port", {"abc"}, "--port is 'abc', it must be a whole number"},
-      {"port", {"99999999999"}, "range is [-2147483648, 2147483647]"},
       {"port", {"65536", "-1"}, "[0, 65535]"},
-      {"prefix_cache", {"perhaps"}, "it must be true or false"},
       {"backend", {"tpu"}, "auto, cpu or cuda"},
       {"threads", {"-1"}, "[0, 1024]"},
       {"isa", {"", "AVX2", "avx512 ", "sse9"}, "--isa is"},
@@ -187,8 +183,6 @@ TEST_F(OptionsTest, WrongValuesAreRefusedByTheNameOfTheirFlag) {
        "gpu_device"},
       {"gpu_memory_fraction", {"0", "-0.5", "1.01", "nan", "inf"}, "(0, 1]"},
       {"kv_cache_dtype", {"int8"}, "is 'int8', it may be auto, float32, bfloat16, float16, fp8"},
-      {"kv_cache_bytes", {"12XB"}, "'12XB': a size is a whole"},
-      {"kv_cache_bytes", {"99999999TiB"}, "below 2^63"},
       {"weights", {"int4:", "int4:16", "bfloat16", "INT8", ""}, "', it may be auto"},
       {"speculation", {"on"}, "--speculation is on, it may be auto or off"},
       {"max_batch_tokens", {"0"}, "[1, 65536]"},
@@ -197,7 +191,6 @@ TEST_F(OptionsTest, WrongValuesAreRefusedByTheNameOfTheirFlag) {
       {"max_context", {"-1"}, "max_context"},
       {"max_decode_stretch", {"0.5", "-1", "nan", "inf", "1001"}, "[1, 1000]"},
       {"max_queue_time", {"0", "-1s", "-inf"}, "must be positive"},
-      {"drain_timeout", {"30"}, "'30', it must be a time with its unit"},
   };
   for (const auto& [flag, values, message] : kCases) {
     for (const std::string& value : values) {
@@ -206,19 +199,6 @@ TEST_F(OptionsTest, WrongValuesAreRefusedByTheNameOfTheirFlag) {
                   StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)))
           << flag << "=" << value;
     }
-  }
-}
-
-TEST_F(OptionsTest, ArgumentsThatAreNoFlagsAreRefused) {
-  const std::pair<const char*, const char*> kCases[] = {
-      {"--bogus=1", "no flag '--bogus'; --help lists them"},
-      {"--max-context=1", "did you mean --max_context?"},
-      {"--port", "--port needs a value"},
-      {"y", "unexpected argument 'y'"},
-  };
-  for (const auto& [argument, message] : kCases) {
-    EXPECT_THAT(Parse({argument}),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)));
   }
 }
 

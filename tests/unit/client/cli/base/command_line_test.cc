@@ -126,10 +126,11 @@ class GenerateRequestTest : public CommandLineTest {
 };
 
 TEST_F(GenerateRequestTest, SetsTheFieldsOfTheFlagsAlone) {
-  EXPECT_THAT(*Build({"p"}), IsProto("prompt: 'p'"));
-  EXPECT_THAT(*Build({"-"}), IsProto("prompt: 'from stdin'"));
-  EXPECT_THAT(*Build({"p", "--print_ids"}),
-              IsProto("prompt: 'p' output { text: false token_ids: true }"));
+  EXPECT_THAT(*Build({"p"}), IsProto("prompt: 'p' sampling {} stopping {} output {}"));
+  EXPECT_THAT(*Build({"-"}), IsProto("prompt: 'from stdin' sampling {} stopping {} output {}"));
+  EXPECT_THAT(
+      *Build({"p", "--print_ids"}),
+      IsProto("prompt: 'p' sampling {} stopping {} output { text: false token_ids: true }"));
   const auto request =
       Build({"--temperature=0",         "--top_p=0.9",           "--seed=18446744073709551615",
              "--logit_bias=5:-1.5",     "--typical_p=0.8",       "--repetition_penalty=1.1",
@@ -147,7 +148,9 @@ TEST_F(GenerateRequestTest, SetsTheFieldsOfTheFlagsAlone) {
         logit_bias { key: 5 value: -1.5 } repetition_penalty: 1.1 presence_penalty: -0.5
         frequency_penalty: 2 num_sequences: 3 allowed_token_ids: 4 banned_token_ids: [1, 2] }
       stopping { min_new_tokens: 2 max_new_tokens: 7 stop_strings: "\n" stop_token_ids: 9 }
-      output { prompt_logprobs: true top_logprobs: 3 logprobs_mode: LOGPROBS_MODE_PROCESSED }
+      output {
+        text: false token_ids: true prompt_logprobs: true top_logprobs: 3
+        logprobs_mode: LOGPROBS_MODE_PROCESSED }
       scheduling { priority: -5 soft_time_limit { seconds: 1 nanos: 500000000 } }
       cache { cache_salt: "s" })"));
 }

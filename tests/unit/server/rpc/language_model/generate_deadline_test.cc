@@ -106,7 +106,7 @@ TEST_F(GenerateDeadlineTest, ASoftLimitInTheQueueEndsTheOutputWithoutTokens) {
   EXPECT_THAT(kinds_, ElementsAre(Event::kFinished, Event::kSummary));
   EXPECT_EQ(finished_.front().reason(), v1::FINISH_REASON_TIME_LIMIT);
   EXPECT_THAT(summary_, IsProto(R"(
-      usage { prompt_tokens: 5 } resources {}
+      usage { prompt_tokens: 5 } resources {} speculation {}
       timing { queue { nanos: 40000000 } prefill {} decode {} total { nanos: 40000000 } })"));
 }
 
