@@ -40,7 +40,7 @@ if ! git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
   exit 0
 fi
 mapfile -t files < <(list | sort -u)
-select_files() { printf '%s\n' "${files[@]}" | grep -E "$1" | grep -v '^tests/integration/fleet/.*\.txt$' || true; }
+select_files() { printf '%s\n' "${files[@]}" | grep -E "$1" || true; }
 mapfile -t cpp < <(select_files '\.(cc|h|cu|cuh|inc)$')
 mapfile -t sources < <(select_files '^(server|model|client)/.*\.cc$')
 mapfile -t python < <(select_files '\.pyi?$')
@@ -79,7 +79,8 @@ if [ ${#sources[@]} -gt 0 ]; then
     fi
     tidy() {
       printf '%s\n' "${sources[@]}" |
-        xargs -P "$(nproc)" -n 4 clang-tidy --quiet --warnings-as-errors='*' --extra-arg=-Wno-unknown-warning-option -p "$build" 2>/dev/null
+        xargs -P "$(nproc)" -n 4 clang-tidy --quiet --warnings-as-errors='*' -p "$build" \
+          --extra-arg=-Wno-unknown-warning-option 2>/dev/null
     }
     check clang-tidy tidy
   fi

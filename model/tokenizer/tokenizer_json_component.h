@@ -55,7 +55,7 @@ struct Component {
 
 // Returns the components at root[key], with Sequences resolved; none when it is absent or null.
 // `members` is the name of the array in a Sequence of this kind. INVALID_ARGUMENT for a component
-// that is no object or has no type.
+// that is not an object or has no type.
 absl::StatusOr<std::vector<Component>> ReadComponents(const JsonFields& root, const char* key,
                                                       const char* members);
 

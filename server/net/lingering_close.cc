@@ -74,7 +74,7 @@ bool LingeringClose::Begin(int descriptor) {
     added_.erase(found);
     if (added.cookie != SocketCookie(descriptor) || IsClosedByPeer(descriptor)) return false;
     if (sockets_.size() >= kMaxSockets) return false;
-    // A set lets go of a socket only when its last descriptor is closed.
+    // A set watches a socket until its last descriptor is closed, and the duplicate stays open.
     if (Epoll(added.epoll_set, EPOLL_CTL_DEL, descriptor, nullptr) != 0) return false;
     const int own = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
     if (own < 0) return false;

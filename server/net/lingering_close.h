@@ -1,7 +1,7 @@
-// Closes a connection without losing what was sent last. gRPC 1.51 closes the socket as soon as the
-// last call of a connection ends that it has announced the end of (GOAWAY). What the client sends
-// at that moment, a window update for instance, then meets a closed socket; HAProxy 2.6 takes the
-// error for the end of the response and drops trailers that it has received and not forwarded yet.
+// Closes connections so that clients receive everything that was sent. After GOAWAY, gRPC 1.51
+// closes the socket as soon as the connection's last call ends. If the client sends something at
+// that moment, such as a window update, it meets a closed socket. HAProxy 2.6 takes this error for
+// the end of the response, and drops trailers that it has received and not forwarded.
 #ifndef TLM_SERVER_NET_LINGERING_CLOSE_H_
 #define TLM_SERVER_NET_LINGERING_CLOSE_H_
 
@@ -18,7 +18,7 @@
 
 namespace tlm {
 
-// Sockets that have sent their end and stay open until the client closes, too. Thread-safe.
+// Keeps sockets open after their last byte was sent, until the client closes, too. Thread-safe.
 class LingeringClose {
  public:
   using Clock = std::chrono::steady_clock;
@@ -36,13 +36,14 @@ class LingeringClose {
   LingeringClose(const LingeringClose&) = delete;
   LingeringClose& operator=(const LingeringClose&) = delete;
 
-  // From now on Begin() applies to this connected socket, until the descriptor is another socket's.
+  // Makes Begin() apply to this connected socket, until the descriptor belongs to another socket.
   void Add(int descriptor);
-  // The epoll set `set` watches the descriptor: Begin() takes it out, as a close would.
+  // Notes that the epoll set `set` watches the descriptor. Begin() removes it from the set, as a
+  // close would.
   void NoteWatched(int set, int descriptor);
-  // Sends the end of the connection and keeps the socket open by a descriptor of its own, so that
-  // the caller may close his. False if the socket was not added and watched, the client has closed
-  // already, or too many sockets linger: nothing was done then.
+  // Ends the connection's output and keeps the socket open through a duplicate descriptor; the
+  // caller may close the original. Returns false and does nothing if the socket was not added or
+  // is not watched, the client has closed already, or kMaxSockets linger.
   bool Begin(int descriptor);
   // Returns when no socket lingers, after `max_time` at the latest.
   void AwaitAll();
@@ -59,7 +60,7 @@ class LingeringClose {
   };
 
   void Run();
-  // Drops what has come; whether the socket is to be closed.
+  // Drops the bytes that have arrived. Returns whether the socket must be closed.
   static bool IsOver(Socket& socket, Clock::time_point now);
 
   const std::chrono::milliseconds max_time_;

@@ -34,7 +34,7 @@ struct CudaCase {
   const char* name;
   const char* config;
   DType dtype;
-  // Replaces the small configuration's own value, so that the matrix units take part; 0: keeps it.
+  // Replaces the small configuration's own value, so that tensor cores are used; 0: keeps it.
   int64_t head_dim = 0;
   std::optional<DType> kv = {};  // type of keys and values instead of `dtype`
   WeightFormat format = WeightFormat::kAsGiven;
