@@ -57,7 +57,9 @@ class CliTest(ServerTest):
                        f"--target={lost.target},{other.target}"]
             with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                   text=True) as run:
-                run.stdout.readline()
+                # A stream without a token would begin anew, and the client would refuse the replica.
+                events = iter(run.stdout.readline, "")
+                self.assertTrue(any("\"tokens\"" in event for event in events))
                 lost.kill()
                 _, error = run.communicate(timeout=60)
         self.assertEqual(run.returncode, 1)
