@@ -6,7 +6,7 @@
 #include "client/cli/base/command_line.h"
 #include "client/cli/base/report.h"
 #include "client/cli/base/text.h"
-#include "model/program/flag_errors.h"
+#include "model/base/program/flag_errors.h"
 
 namespace tlm::cli {
 

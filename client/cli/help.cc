@@ -13,7 +13,7 @@
 #include "client/cli/base/report.h"
 #include "client/cli/base/table.h"
 #include "client/cli/base/text.h"
-#include "model/program/man_page.h"
+#include "model/base/program/man_page.h"
 
 ABSL_FLAG(std::string, format, "text", "text, or man for a manual page: tlm(1), tlm-COMMAND(1)");
 

@@ -11,7 +11,7 @@
 #include "absl/time/time.h"
 #include "model/base/errors.h"
 #include "model/base/json.h"
-#include "model/program/flag_errors.h"
+#include "model/base/program/flag_errors.h"
 #include "server/auth/api_key.h"
 #include "server/auth/key_file.h"
 #include "server/auth/key_store.h"

@@ -15,8 +15,8 @@
 #include "model/base/descriptor.h"
 #include "model/base/errors.h"
 #include "model/base/json.h"
-#include "model/program/flag_errors.h"
-#include "model/program/man_page.h"
+#include "model/base/program/flag_errors.h"
+#include "model/base/program/man_page.h"
 #include "server/auth/keys_commands.h"
 
 namespace {

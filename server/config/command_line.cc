@@ -20,9 +20,9 @@
 #include "absl/strings/ascii.h"
 #include "model/base/errors.h"
 #include "model/base/json.h"
+#include "model/base/program/flag_errors.h"
+#include "model/base/program/man_page.h"
 #include "model/base/regular_file.h"
-#include "model/program/flag_errors.h"
-#include "model/program/man_page.h"
 #include "server/config/flag_types.h"
 #include "server/serving/build_info.h"
 

@@ -23,7 +23,7 @@ MAY_SEE_SERVICES = ("server/rpc", "proto")
 MAY_SEE_MESSAGES = MAY_SEE_SERVICES + ("model/describe",)
 # What the client's command line may include of the model.
 DESCRIBES = ("model/describe", "model/accounting", "model/weights", "model/tensor", "model/config",
-             "model/program", "model/base", "model/text")
+             "model/base/program", "model/base", "model/text")
 
 
 def read_layers(path):

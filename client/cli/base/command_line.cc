@@ -11,7 +11,7 @@
 #include "client/cli/base/connection.h"
 #include "client/cli/base/flag_types.h"
 #include "client/cli/base/text.h"
-#include "model/program/flag_errors.h"
+#include "model/base/program/flag_errors.h"
 
 namespace tlm::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "model/program/flag_errors.h"
+#include "model/base/program/flag_errors.h"
 
 #include <gtest/gtest.h>
 

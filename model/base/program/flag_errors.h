@@ -1,6 +1,6 @@
 // Messages for a wrong command line; all programs use them.
-#ifndef TLM_MODEL_PROGRAM_FLAG_ERRORS_H_
-#define TLM_MODEL_PROGRAM_FLAG_ERRORS_H_
+#ifndef TLM_MODEL_BASE_PROGRAM_FLAG_ERRORS_H_
+#define TLM_MODEL_BASE_PROGRAM_FLAG_ERRORS_H_
 
 #include <span>
 #include <string>
@@ -22,4 +22,4 @@ std::string BadFlagValue(const absl::CommandLineFlag& flag, std::string_view val
 
 }  // namespace tlm
 
-#endif  // TLM_MODEL_PROGRAM_FLAG_ERRORS_H_
+#endif  // TLM_MODEL_BASE_PROGRAM_FLAG_ERRORS_H_

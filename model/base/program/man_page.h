@@ -1,6 +1,6 @@
 // Writes manual pages in the format of man(7) from plain texts.
-#ifndef TLM_MODEL_PROGRAM_MAN_PAGE_H_
-#define TLM_MODEL_PROGRAM_MAN_PAGE_H_
+#ifndef TLM_MODEL_BASE_PROGRAM_MAN_PAGE_H_
+#define TLM_MODEL_BASE_PROGRAM_MAN_PAGE_H_
 
 #include <string>
 #include <string_view>
@@ -50,4 +50,4 @@ class ManPage {
 
 }  // namespace tlm
 
-#endif  // TLM_MODEL_PROGRAM_MAN_PAGE_H_
+#endif  // TLM_MODEL_BASE_PROGRAM_MAN_PAGE_H_

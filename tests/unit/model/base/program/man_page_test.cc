@@ -1,4 +1,4 @@
-#include "model/program/man_page.h"
+#include "model/base/program/man_page.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
