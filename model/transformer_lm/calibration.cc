@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "model/base/errors.h"
-#include "model/base/float16.h"
 #include "model/ops/forwarding_ops.h"
+#include "model/tensor/float_elements.h"
 #include "model/transformer_lm/transformer_lm.h"
 
 namespace tlm {
@@ -17,15 +17,17 @@ constexpr int64_t kWindowTokens = 512;
 // Logits are computed for one token in this many.
 constexpr int64_t kTokensPerRow = 32;
 
-template <typename T, typename Widen>
-void AddSquares(const Rows& x, const Widen& widen, double* squares) {
-  for (int64_t row = 0; row < x.rows; ++row) {
-    const T* const from = x.as<T>() + row * x.stride;
-    for (int64_t i = 0; i < x.cols; ++i) {
-      const double value = widen(from[i]);
-      squares[i] += value * value;
+void AddSquares(const Rows& x, double* squares) {
+  WithFloatElement(x.dtype, [&]<typename Element>() {
+    using Bits = typename Element::Bits;
+    for (int64_t row = 0; row < x.rows; ++row) {
+      const Bits* const from = x.as<Bits>() + row * x.stride;
+      for (int64_t i = 0; i < x.cols; ++i) {
+        const double value = Element::Value(from[i]);
+        squares[i] += value * value;
+      }
     }
-  }
+  });
 }
 
 // Adds up the squares of the rows that each matrix is multiplied by.
@@ -67,15 +69,7 @@ class ObservingOps : public ForwardingOps {
     Sums& sums = sums_[&w];
     sums.squares.resize(static_cast<size_t>(x.cols));
     sums.rows += x.rows;
-    double* const squares = sums.squares.data();
-    if (x.dtype == DType::kF32) {
-      AddSquares<float>(
-          x, [](float value) { return double{value}; }, squares);
-    } else if (x.dtype == DType::kBF16) {
-      AddSquares<uint16_t>(x, Bf16ToFloat, squares);
-    } else {
-      AddSquares<uint16_t>(x, F16ToFloat, squares);
-    }
+    AddSquares(x, sums.squares.data());
   }
 
   std::map<const Matrix*, Sums> sums_;

@@ -7,9 +7,9 @@
 #include <limits>
 
 #include "model/base/errors.h"
-#include "model/base/float16.h"
 #include "model/base/json.h"
 #include "model/tensor/blocks.h"
+#include "model/tensor/float_elements.h"
 #include "model/weights/parallel_pieces.h"
 
 namespace tlm {
@@ -74,16 +74,7 @@ double ValueAt(const TensorView& tensor, int64_t index) {
                elements);
     return elements[at % block.elements];
   }
-  switch (tensor.dtype) {
-    case DType::kF64:
-      return tensor.as<double>()[index];
-    case DType::kF32:
-      return tensor.as<float>()[index];
-    case DType::kBF16:
-      return Bf16ToFloat(tensor.as<uint16_t>()[index]);
-    default:
-      return F16ToFloat(tensor.as<uint16_t>()[index]);
-  }
+  return DoubleAt(tensor.data, tensor.dtype, index);
 }
 
 }  // namespace

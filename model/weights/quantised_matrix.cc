@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "model/base/errors.h"
-#include "model/base/float16.h"
 #include "model/base/json.h"
 #include "model/tensor/blocks.h"
+#include "model/tensor/float_elements.h"
 #include "model/tensor/fp8.h"
 
 namespace tlm {
@@ -67,17 +67,6 @@ DType BlocksOf(int bits, int64_t group_size) {
   int i = 0;
   for (; size > 32 && group_size % size != 0; size /= 2) ++i;
   return kTypes[bits == 8][i];
-}
-
-float FloatAt(const TensorView& tensor, int64_t index) {
-  switch (tensor.dtype) {
-    case DType::kF16:
-      return F16ToFloat(tensor.as<uint16_t>()[index]);
-    case DType::kBF16:
-      return Bf16ToFloat(tensor.as<uint16_t>()[index]);
-    default:
-      return tensor.as<float>()[index];
-  }
 }
 
 int64_t IntegerAt(const TensorView& tensor, int64_t index) {
@@ -365,7 +354,7 @@ absl::Status QuantisedMatrix::ConvertFloats(int64_t first, int64_t count, std::b
   for (int64_t j = first; j < first + count; ++j) {
     for (int64_t i = 0; i < inputs; i += static_cast<int64_t>(block.elements)) {
       const int64_t scale_at = j / group_outputs * groups + i / group_size;
-      const float scale = FloatAt(scales, scale_at);
+      const float scale = FloatAt(scales.data, scales.dtype, scale_at);
       if (!std::isfinite(scale * kFp8Largest)) return BadScale(scale_at, scale);
       WriteF8Block(scale, {floats + j * inputs + i, block.elements}, out);
       out += block.bytes;
@@ -392,7 +381,7 @@ absl::Status QuantisedMatrix::Convert(int64_t first, int64_t count, std::byte* o
     }
     for (int64_t j = first; j < first + count; ++j) {
       const int64_t scale_at = scales_by_group ? group * outputs + j : j * groups + group;
-      values.scale = FloatAt(scales, scale_at);
+      values.scale = FloatAt(scales.data, scales.dtype, scale_at);
       if (!std::isfinite(values.scale * 256.0f)) return BadScale(scale_at, values.scale);
       values.zero = zeros.empty() ? zero : zeros.At(zeros_group, zeros.OfOutput(j));
       const PackedIntegers::Place output = integers.OfOutput(j);

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "model/ops/cpu/convert.h"
 #include "model/ops/forwarding_ops.h"
 #include "model/tensor/dtype.h"
+#include "model/tensor/float_elements.h"
 
 namespace tlm {
 
@@ -144,9 +144,8 @@ class ChunkSplitOps : public ForwardingOps {
     const int64_t place = position % kBlockTokens;
     Slot slot;
     for (int64_t d = 0; d < cache.head_dim; ++d) {
-      slot.key.push_back(ReadElement(cache.data, cache.dtype, keys + d * kBlockTokens + place));
-      slot.value.push_back(
-          ReadElement(cache.data, cache.dtype, values + place * cache.head_dim + d));
+      slot.key.push_back(FloatAt(cache.data, cache.dtype, keys + d * kBlockTokens + place));
+      slot.value.push_back(FloatAt(cache.data, cache.dtype, values + place * cache.head_dim + d));
     }
     return slot;
   }

@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "model/ops/cpu/arithmetic_probe.h"
-#include "model/ops/cpu/convert.h"
 #include "model/ops/cpu/packed_matrix.h"
 #include "model/ops/cpu/processors.h"
 #include "model/tensor/dtype.h"
+#include "model/tensor/float_elements.h"
 
 namespace tlm {
 namespace {
@@ -143,7 +143,7 @@ absl::StatusOr<Buffer> CpuOps::PackVector(std::span<const TensorView> parts) {
   float* to = buffer.as<float>();
   for (const TensorView& part : parts) {
     for (int64_t i = 0; i < part.elements(); ++i, ++to) {
-      *to = ReadElement(part.data, part.dtype, i);
+      *to = FloatAt(part.data, part.dtype, i);
       if (!std::isfinite(*to)) {
         return InvalidArgument("element {} of a vector is {}, which is not finite", i, *to);
       }

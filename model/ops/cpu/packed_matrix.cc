@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "model/base/errors.h"
-#include "model/ops/cpu/convert.h"
 #include "model/ops/cpu/matrix_parts.h"
 #include "model/ops/cpu/panel_packer.h"
+#include "model/tensor/float_elements.h"
 
 namespace tlm {
 namespace {
@@ -85,11 +85,11 @@ void PackedMatrix::ForEachOf(int64_t row, const Visit& visit) const {
   const std::byte* const from = data_.as<std::byte>() + panel * DTypeBytes(dtype_);
   const int64_t lane = row % kPanel;
   if (dtype_ != DType::kBF16) {
-    for (int64_t i = 0; i < k_; ++i) visit(i, ReadElement(from, dtype_, i * kPanel + lane));
+    for (int64_t i = 0; i < k_; ++i) visit(i, FloatAt(from, dtype_, i * kPanel + lane));
     return;
   }
   for (int64_t i = 0; i < k_; ++i) {
-    visit(i, ReadElement(from, DType::kBF16, (i / 2 * kPanel + lane) * 2 + i % 2));
+    visit(i, FloatAt(from, DType::kBF16, (i / 2 * kPanel + lane) * 2 + i % 2));
   }
 }
 

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <vector>
 
-#include "model/base/float16.h"
 #include "model/ops/cpu/kernels/matmul.h"
+#include "model/tensor/float_elements.h"
 
 namespace tlm {
 namespace {
@@ -127,37 +127,16 @@ class PanelWriter {
   Words not_finite_ = {};
 };
 
-template <typename From, typename To, typename Convert>
-void ConvertAll(const char* from, int64_t stride, int64_t count, const Convert& convert, void* to) {
-  To* const out = static_cast<To*>(to);
-  const size_t step = static_cast<size_t>(stride) * sizeof(From);
-  for (int64_t i = 0; i < count; ++i, from += step) {
-    From element;
-    std::memcpy(&element, from, sizeof(element));
-    out[i] = convert(element);
-  }
-}
-
 // Copies `count` weights of one output as `dtype`, one after the other: unchanged, or as float.
 void CopyWeights(const OutputWeights& weights, int64_t first, int64_t count, DType dtype,
-                 void* to) {
-  const char* const from =
-      weights.data + static_cast<size_t>(first * weights.stride) * DTypeBytes(weights.dtype);
-  const auto same = [](auto value) { return value; };
-  if (dtype != DType::kF32) {
-    return ConvertAll<uint16_t, uint16_t>(from, weights.stride, count, same, to);
+                 char* to) {
+  const size_t step = static_cast<size_t>(weights.stride) * DTypeBytes(weights.dtype);
+  const char* from = weights.data + static_cast<size_t>(first) * step;
+  if (dtype == DType::kF32) {
+    return FloatsAt(from, weights.dtype, weights.stride, count, reinterpret_cast<float*>(to));
   }
-  switch (weights.dtype) {
-    case DType::kBF16:
-      return ConvertAll<uint16_t, float>(from, weights.stride, count, Bf16ToFloat, to);
-    case DType::kF16:
-      return ConvertAll<uint16_t, float>(from, weights.stride, count, F16ToFloat, to);
-    case DType::kF64:
-      return ConvertAll<double, float>(
-          from, weights.stride, count, [](double value) { return static_cast<float>(value); }, to);
-    default:
-      return ConvertAll<float, float>(from, weights.stride, count, same, to);
-  }
+  constexpr size_t kHalf = sizeof(uint16_t);
+  for (int64_t i = 0; i < count; ++i, from += step, to += kHalf) std::memcpy(to, from, kHalf);
 }
 
 using Lanes = std::array<OutputWeights, kPanel>;

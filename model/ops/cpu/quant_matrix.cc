@@ -8,8 +8,8 @@
 
 #include "model/base/errors.h"
 #include "model/base/float16.h"
-#include "model/ops/cpu/convert.h"
 #include "model/tensor/blocks.h"
+#include "model/tensor/float_elements.h"
 #include "model/tensor/quantise.h"
 
 namespace tlm {
@@ -27,31 +27,6 @@ struct PanelChunk {
   int8_t s[kMaxSubBlocks][kPanel];
   uint8_t t[kMaxSubBlocks][kPanel];
 };
-
-template <typename Element, typename ToFloat>
-void WidenAs(const char* from, int64_t stride, int64_t count, const ToFloat& to_float, float* out) {
-  const size_t step = static_cast<size_t>(stride) * sizeof(Element);
-  for (int64_t i = 0; i < count; ++i, from += step) {
-    Element element;
-    std::memcpy(&element, from, sizeof(element));
-    out[i] = to_float(element);
-  }
-}
-
-void Widen(const char* from, DType dtype, int64_t stride, int64_t count, float* out) {
-  switch (dtype) {
-    case DType::kBF16:
-      return WidenAs<uint16_t>(from, stride, count, Bf16ToFloat, out);
-    case DType::kF16:
-      return WidenAs<uint16_t>(from, stride, count, F16ToFloat, out);
-    case DType::kF64:
-      return WidenAs<double>(
-          from, stride, count, [](double value) { return static_cast<float>(value); }, out);
-    default:
-      return WidenAs<float>(
-          from, stride, count, [](float value) { return value; }, out);
-  }
-}
 
 // Reads or quantises the blocks of outputs.
 class BlockReader {
@@ -93,7 +68,7 @@ class BlockReader {
     }
     float values[kMaxBlockElements];
     const size_t at = static_cast<size_t>(first * weights.stride) * DTypeBytes(weights.dtype);
-    Widen(weights.data + at, weights.dtype, weights.stride, count, values);
+    FloatsAt(weights.data + at, weights.dtype, weights.stride, count, values);
     QuantiseBlock(type_, values, count, importance_ == nullptr ? nullptr : importance_ + first,
                   &block);
   }
@@ -351,8 +326,7 @@ void QuantMatrix::ForEachWeight(int64_t row, const Take& take) const {
   const int64_t padded = QuantPaddedInputs(k_);
   const auto scale_at = [&](const uint8_t* from, int64_t group) {
     const int64_t i = group * kPanel + lane;
-    return layout.half_scales ? ReadElement(from, DType::kF16, i)
-                              : ReadElement(from, DType::kF32, i);
+    return layout.half_scales ? FloatAt(from, DType::kF16, i) : FloatAt(from, DType::kF32, i);
   };
   for (int64_t first = 0; first < k_; first += kQuantChunk) {
     const int64_t inputs = std::min(padded - first, kQuantChunk);

@@ -8,6 +8,7 @@
 
 #include "model/base/errors.h"
 #include "model/base/float16.h"
+#include "model/tensor/float_elements.h"
 
 namespace tlm {
 namespace {
@@ -18,24 +19,6 @@ constexpr size_t kGroup = 32;
 constexpr int64_t kSquare = 32;  // inputs of these rows that are read together
 constexpr uint32_t kF32Exponent = 0x7f800000;
 
-// One element as it is in memory, possibly unaligned, and as a float.
-struct Bf16Source {
-  using Bits = uint16_t;
-  static float Value(Bits bits) { return Bf16ToFloat(bits); }
-};
-struct F16Source {
-  using Bits = uint16_t;
-  static float Value(Bits bits) { return F16ToFloat(bits); }
-};
-struct F32Source {
-  using Bits = float;
-  static float Value(Bits bits) { return bits; }
-};
-struct F64Source {
-  using Bits = double;
-  static float Value(Bits bits) { return static_cast<float>(bits); }
-};
-
 // A float that is rounded to bfloat16.
 struct RoundedBf16 {
   uint16_t bits;
@@ -43,8 +26,7 @@ struct RoundedBf16 {
 
 template <typename From, typename To>
 To Load(const std::byte* at) {
-  typename From::Bits bits;
-  std::memcpy(&bits, at, sizeof(bits));
+  const typename From::Bits bits = LoadElement<From>(at);
   if constexpr (std::is_same_v<To, float>) {
     return From::Value(bits);
   } else if constexpr (std::is_same_v<To, RoundedBf16>) {
@@ -57,16 +39,7 @@ To Load(const std::byte* at) {
 
 template <typename To, typename Body>
 void WithSource(DType from, const Body& body) {
-  switch (from) {
-    case DType::kBF16:
-      return body.template operator()<Bf16Source, To>();
-    case DType::kF16:
-      return body.template operator()<F16Source, To>();
-    case DType::kF64:
-      return body.template operator()<F64Source, To>();
-    default:
-      return body.template operator()<F32Source, To>();
-  }
+  WithFloatElement(from, [&]<typename From>() { body.template operator()<From, To>(); });
 }
 
 // Calls body.operator()<From, To>() for elements of type `from` that are stored as `to`, which is
@@ -74,7 +47,7 @@ void WithSource(DType from, const Body& body) {
 template <typename Body>
 void WithTypes(DType from, DType to, const Body& body) {
   if (to == DType::kF32) return WithSource<float>(from, body);
-  if (to == from) return body.template operator()<Bf16Source, uint16_t>();
+  if (to == from) return body.template operator()<Bf16Element, uint16_t>();
   WithSource<RoundedBf16>(from, body);
 }
 
@@ -105,17 +78,6 @@ int64_t FindNonFinite(const Element* elements, int64_t count, Bits exponent) {
     if (found != 0) return std::find_if(elements + begin, elements + end, non_finite) - elements;
   }
   return count;
-}
-
-double StoredValue(const void* row, DType dtype, int64_t index) {
-  switch (dtype) {
-    case DType::kBF16:
-      return Bf16ToFloat(static_cast<const uint16_t*>(row)[index]);
-    case DType::kF16:
-      return F16ToFloat(static_cast<const uint16_t*>(row)[index]);
-    default:
-      return static_cast<const float*>(row)[index];
-  }
 }
 
 }  // namespace
@@ -254,7 +216,7 @@ std::optional<NonFinite> WeightRows::CheckRow(const Source& source, const std::b
   if (index == k_) return std::nullopt;
   return NonFinite{.part = source.part,
                    .element = source.element + index * source.stride,
-                   .value = StoredValue(row, stored_, index)};
+                   .value = FloatAt(row, stored_, index)};
 }
 
 }  // namespace tlm
