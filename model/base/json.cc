@@ -1,12 +1,12 @@
 #include "model/base/json.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "model/base/errors.h"
 #include "model/base/json_builder.h"
 
 namespace tlm {
+
 absl::Status CheckNoZeroByte(std::string_view text) {
   const size_t zero = text.find('\0');
   if (zero == text.npos) return absl::OkStatus();
@@ -18,13 +18,6 @@ absl::StatusOr<nlohmann::json> ParseJson(std::string_view text, int max_depth) {
   JsonBuilder builder(text, max_depth);
   if (!nlohmann::json::sax_parse(text, &builder)) return std::move(builder).status();
   return std::move(builder).value();
-}
-
-std::string LineAndColumn(std::string_view text, size_t position) {
-  const std::string_view before = text.substr(0, std::min(position, text.size()));
-  const size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0
-  return fmt::format("line {}, column {}", std::count(before.begin(), before.end(), '\n') + 1,
-                     before.size() - line_start + 1);
 }
 
 }  // namespace tlm

@@ -2,9 +2,7 @@
 #ifndef TLM_MODEL_BASE_JSON_H_
 #define TLM_MODEL_BASE_JSON_H_
 
-#include <cstddef>
 #include <nlohmann/json.hpp>
-#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -23,9 +21,6 @@ absl::StatusOr<nlohmann::json> ParseJson(std::string_view text, int max_depth = 
 // INVALID_ARGUMENT, as ParseJson returns it, for text with a zero byte: nlohmann takes it for the
 // end of the text and would ignore what follows.
 absl::Status CheckNoZeroByte(std::string_view text);
-
-// Returns "line 3, column 14" for byte `position` of `text`, both counted from 1; for messages.
-std::string LineAndColumn(std::string_view text, size_t position);
 
 }  // namespace tlm
 

@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "model/base/errors.h"
-#include "model/base/json.h"
+#include "model/base/message_text.h"
 
 namespace tlm {
 
@@ -31,8 +31,7 @@ inline absl::Status JsonError(std::string_view text, size_t position,
 class JsonBuilder {
  public:
   // `text` is for messages.
-  explicit JsonBuilder(std::string_view text, int max_depth = kMaxJsonDepth)
-      : text_(text), max_depth_(max_depth) {}
+  JsonBuilder(std::string_view text, int max_depth) : text_(text), max_depth_(max_depth) {}
 
   absl::Status status() && { return std::move(status_); }
   nlohmann::json value() && { return std::move(root_); }

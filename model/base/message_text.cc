@@ -52,4 +52,11 @@ std::string HumanBytes(uint64_t bytes) {
   return fmt::format("{:.2f} {}", value, *unit);
 }
 
+std::string LineAndColumn(std::string_view text, size_t position) {
+  const std::string_view before = text.substr(0, std::min(position, text.size()));
+  const size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0
+  return fmt::format("line {}, column {}", std::count(before.begin(), before.end(), '\n') + 1,
+                     before.size() - line_start + 1);
+}
+
 }  // namespace tlm

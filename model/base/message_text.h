@@ -2,6 +2,7 @@
 #ifndef TLM_MODEL_BASE_MESSAGE_TEXT_H_
 #define TLM_MODEL_BASE_MESSAGE_TEXT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -18,6 +19,9 @@ std::string Quoted(std::string_view text);
 
 // Converts 6230444800 to "5.80 GiB", and amounts below 1 KiB to "512 B".
 std::string HumanBytes(uint64_t bytes);
+
+// Returns "line 3, column 14" for byte `position` of `text`, both counted from 1.
+std::string LineAndColumn(std::string_view text, size_t position);
 
 }  // namespace tlm
 

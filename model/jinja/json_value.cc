@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "model/base/errors.h"
+#include "model/base/json.h"
 #include "model/base/json_builder.h"
 #include "model/text/utf8.h"
 

@@ -14,7 +14,7 @@ namespace {
 // has an unusual form.
 class TablesBuilder {
  public:
-  explicit TablesBuilder(std::string_view text) : builder_(text) {}
+  explicit TablesBuilder(std::string_view text) : builder_(text, kMaxJsonDepth) {}
 
   bool has_unusual_form() const { return has_unusual_form_; }
   absl::Status status() && { return std::move(builder_).status(); }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "model/base/errors.h"
+#include "model/base/json.h"
 #include "model/base/json_builder.h"
 
 namespace tlm {

@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "model/base/errors.h"
+#include "model/base/json.h"
 #include "model/base/json_builder.h"
 #include "model/constraint/bytes/number_regex.h"
 
