@@ -10,6 +10,7 @@
 #include "model/base/errors.h"
 #include "model/base/json.h"
 #include "model/config/families.h"
+#include "model/config/shared_fields.h"
 
 namespace tlm {
 namespace {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "model/base/errors.h"
-#include "model/config/families.h"
 #include "model/config/rope_fields.h"
+#include "model/config/shared_fields.h"
 
 namespace tlm {
 namespace {
