@@ -21,8 +21,6 @@
 #ifndef TLM_MODEL_CONSTRAINT_BYTES_PATTERN_H_
 #define TLM_MODEL_CONSTRAINT_BYTES_PATTERN_H_
 
-#include <cstddef>
-#include <cstdint>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -30,10 +28,6 @@
 #include "model/constraint/bytes/regex_set.h"
 
 namespace tlm {
-
-inline constexpr size_t kMaxPatternBytes = size_t{64} << 10;
-inline constexpr int kMaxPatternDepth = 100;         // groups in groups
-inline constexpr int32_t kMaxPatternCount = 65'535;  // m and n of a quantifier
 
 struct PatternOptions {
   // The pattern must match the whole text; otherwise any part of it, as for `pattern` of JSON
@@ -45,7 +39,7 @@ struct PatternOptions {
 // Exactly the texts that match: every text with any match, whichever match a backtracking search
 // would find. The time is linear in the pattern and in the copies of repetitions that contain
 // assertions; their number is limited. INVALID_ARGUMENT with the byte offset for malformed or
-// unsupported patterns; RESOURCE_EXHAUSTED above the limits here or of `regexes`.
+// unsupported patterns; RESOURCE_EXHAUSTED above the limits of pattern_syntax.h or of `regexes`.
 absl::StatusOr<ByteRegex> ParsePattern(RegexSet& regexes, std::string_view pattern,
                                        PatternOptions options);
 

@@ -7,7 +7,7 @@
 #include "model/base/errors.h"
 #include "model/base/json.h"
 #include "model/constraint/bytes/char_classes.h"
-#include "model/constraint/bytes/pattern.h"
+#include "model/constraint/bytes/regex_set.h"
 #include "model/text/utf8.h"
 
 namespace tlm {

@@ -12,6 +12,10 @@
 
 namespace tlm {
 
+inline constexpr size_t kMaxPatternBytes = size_t{64} << 10;
+inline constexpr int kMaxPatternDepth = 100;         // groups in groups
+inline constexpr int32_t kMaxPatternCount = 65'535;  // m and n of a quantifier
+
 // `parts` are the parts of a sequence, the alternatives, or the one node that is repeated or
 // asserted.
 struct PatternNode {
