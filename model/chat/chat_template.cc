@@ -2,12 +2,13 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "model/base/errors.h"
 #include "model/base/json.h"
 #include "model/base/regular_file.h"
-#include "model/chat/template_traits.h"
 #include "model/chat/template_values.h"
 #include "model/jinja/globals.h"
 #include "model/jinja/interpreter.h"

@@ -4,62 +4,15 @@
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
-#include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "model/base/clock.h"
+#include "model/chat/conversation.h"
+#include "model/chat/template_traits.h"
 
 namespace tlm {
-
-// The template sees JSON texts as Python reads them: keys in their order; if a key occurs twice,
-// the last value counts. Integers have 64 bits.
-struct ChatToolCall {
-  std::string id;  // empty: the template sees no id
-  std::string name;
-  std::string arguments_json;  // an object
-};
-
-struct ChatMessage {
-  std::string role;
-  std::string content;         // empty with calls: see ChatTemplateTraits::no_content
-  std::string reasoning = {};  // given under each key that templates read it from
-  std::vector<ChatToolCall> tool_calls = {};
-  std::string tool_call_id = {};
-  std::string name = {};
-};
-
-struct ChatTool {
-  std::string name;
-  std::string description;             // empty: the template sees no description
-  std::string parameters_json_schema;  // an object; empty: the template sees no parameters
-};
-
-// The input of a rendering. The spans must outlive the call.
-struct Conversation {
-  std::span<const ChatMessage> messages;
-  std::span<const ChatTool> tools = {};
-  bool add_generation_prompt = true;
-  // Sets the template's switch for reasoning, where it has one. Unset: the template decides.
-  std::optional<bool> reasoning = {};
-};
-
-// What a template does with a conversation. It is found by rendering small ones.
-struct ChatTemplateTraits {
-  bool tools = false;              // renders the tools
-  bool tool_calls = false;         // renders the tool calls of messages
-  bool tool_results = false;       // renders messages of the role "tool"
-  bool arguments_as_text = false;  // arguments of tool calls are JSON as a text, not an object
-  // The value of an empty content next to calls. It is no key, as in transformers, unless the
-  // template renders calls only with another value.
-  enum class NoContent { kNoKey, kEmptyText, kNull };
-  NoContent no_content = NoContent::kNoKey;
-  std::string reasoning_switch;  // the variable that turns reasoning off and on; empty if there is
-                                 // none
-};
 
 // A compiled template in the subset of Jinja2 that chat templates use. Templates are untrusted:
 // they can read only their variables, and steps, nesting, memory and output are bounded. Immutable

@@ -8,9 +8,23 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "model/chat/chat_template.h"
+#include "model/chat/conversation.h"
 
 namespace tlm {
+
+// What a template does with a conversation.
+struct ChatTemplateTraits {
+  bool tools = false;              // renders the tools
+  bool tool_calls = false;         // renders the tool calls of messages
+  bool tool_results = false;       // renders messages of the role "tool"
+  bool arguments_as_text = false;  // arguments of tool calls are JSON as a text, not an object
+  // The value of an empty content next to calls. It is no key, as in transformers, unless the
+  // template renders calls only with another value.
+  enum class NoContent { kNoKey, kEmptyText, kNull };
+  NoContent no_content = NoContent::kNoKey;
+  std::string reasoning_switch;  // the variable that turns reasoning off and on; empty if there is
+                                 // none
+};
 
 // Renders like a template with these traits.
 using RenderProbe = std::function<absl::StatusOr<std::string>(const Conversation& conversation,

@@ -5,7 +5,8 @@
 #include <span>
 
 #include "absl/status/statusor.h"
-#include "model/chat/chat_template.h"
+#include "model/chat/conversation.h"
+#include "model/chat/template_traits.h"
 #include "model/jinja/heap.h"
 #include "model/jinja/value.h"
 

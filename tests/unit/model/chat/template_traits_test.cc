@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "model/chat/chat_template.h"
+
 namespace tlm {
 namespace {
 

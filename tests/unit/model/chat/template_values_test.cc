@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "model/chat/chat_template.h"
+
 namespace tlm {
 namespace {
 
