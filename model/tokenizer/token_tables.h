@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "model/tokenizer/normalizer.h"
 #include "model/tokenizer/token_decoder.h"
-#include "model/tokenizer/tokenizer_json.h"
+#include "model/tokenizer/tokenizer_description.h"
 #include "model/tokenizer/vocabulary.h"
 
 namespace tlm {

@@ -8,6 +8,7 @@
 #include "model/text/utf8.h"
 #include "model/tokenizer/byte_level.h"
 #include "model/tokenizer/stream_decoder.h"
+#include "model/tokenizer/tokenizer_json.h"
 
 namespace tlm {
 namespace {

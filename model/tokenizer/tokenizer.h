@@ -24,7 +24,7 @@
 #include "model/tokenizer/pre_tokenizer.h"
 #include "model/tokenizer/token_decoder.h"
 #include "model/tokenizer/token_tables.h"
-#include "model/tokenizer/tokenizer_json.h"
+#include "model/tokenizer/tokenizer_description.h"
 #include "model/tokenizer/unigram.h"
 
 namespace tlm {

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "model/base/gguf_header.h"
-#include "model/tokenizer/tokenizer_json.h"
+#include "model/tokenizer/tokenizer_description.h"
 
 namespace tlm {
 

@@ -14,10 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "model/base/json_fields.h"
-#include "model/tokenizer/normalizer.h"
-#include "model/tokenizer/pre_tokenizer.h"
-#include "model/tokenizer/token_decoder.h"
-#include "model/tokenizer/tokenizer_json.h"
+#include "model/tokenizer/tokenizer_description.h"
 
 namespace tlm {
 
