@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that every #include of the source tree goes down.
+"""Checks that every #include of the source tree goes down, between folders and within them.
 
 usage: check_layers.py [ROOT] [--self-test]
 
@@ -8,6 +8,9 @@ folder and of folders of a lower layer. The client may include proto and itself,
 line (client/cli) what answers questions about models without a server: model/describe and the
 folders below it that describe a model, and model/text. gRPC is seen by server/net, server/rpc with
 the folders in it, and the client alone; generated messages by server/rpc, model/describe and the client.
+
+Within a folder the units form no circle. A unit is X.h with X.cc: units whose files include each
+other's headers, directly or through further units, cannot be read or tested one after the other.
 """
 
 import pathlib
@@ -24,6 +27,11 @@ MAY_SEE_MESSAGES = MAY_SEE_SERVICES + ("model/describe",)
 # What the client's command line may include of the model.
 DESCRIBES = ("model/describe", "model/accounting", "model/weights", "model/tensor", "model/config",
              "model/base/program", "model/base", "model/text")
+# Circles of units that are allowed, each with its reason.
+CIRCLES = {
+    ("model/tokenizer/stream_decoder", "model/tokenizer/tokenizer"):
+        "Tokenizer::Decode is a StreamDecoder that gets all tokens at once",
+}
 
 
 def read_layers(path):
@@ -81,20 +89,51 @@ def complaint(includer, header, layers):
     return None
 
 
+def unit_of(path):
+    return path.rsplit(".", 1)[0]
+
+
+def circles(includes):
+    """The sets of units that reach each other; `includes` has for each unit those it includes."""
+    below = {}
+    for unit in includes:
+        reached = set()
+        rest = list(includes[unit])
+        while rest:
+            other = rest.pop()
+            if other not in reached:
+                reached.add(other)
+                rest += includes.get(other, ())
+        below[unit] = reached
+    return {tuple(sorted(other for other in below[unit] if unit in below.get(other, ())))
+            for unit in includes if unit in below[unit]}
+
+
+def circle_complaints(found, allowed):
+    return ([f"these units include each other: {', '.join(units)}"
+             for units in sorted(found - set(allowed))] +
+            [f"this circle is gone, remove it from CIRCLES: {', '.join(units)}"
+             for units in sorted(set(allowed) - found)])
+
+
 def check(root, layers):
     files = 0
     errors = []
+    includes = {}
     for top in ("model", "server", "client", "proto"):
         for path in sorted((root / top).rglob("*")):
             if path.suffix not in SOURCES:
                 continue
             files += 1
             name = path.relative_to(root).as_posix()
+            unit = unit_of(name)
             for header in INCLUDE.findall(path.read_text()):
+                if unit_of(header) != unit and (root / header).is_file():
+                    includes.setdefault(unit, set()).add(unit_of(header))
                 why = complaint(name, header, layers)
                 if why:
                     errors.append(f'{name}: includes "{header}": {why}')
-    return files, errors
+    return files, errors, circle_complaints(circles(includes), CIRCLES)
 
 
 def self_test(layers):
@@ -137,6 +176,14 @@ def self_test(layers):
     ]
     wrong = [f"{a} -> {b} was let through" for a, b in forbidden if not complaint(a, b, layers)]
     wrong += [f"{a} -> {b} was refused" for a, b in allowed if complaint(a, b, layers)]
+    straight = {"a": {"b", "c"}, "b": {"c"}}
+    found = circles({**straight, "c": {"d"}, "d": {"b"}, "e": {"a"}})
+    if circles(straight) or found != {("b", "c", "d")}:
+        wrong.append(f"circles of units are {found} instead of b, c, d")
+    if not circle_complaints(found, {}) or not circle_complaints(set(), found):
+        wrong.append("a circle that is not allowed, or an exception for none, was let through")
+    if circle_complaints(found, found):
+        wrong.append("a circle that is allowed was refused")
     return wrong
 
 
@@ -146,9 +193,9 @@ def main(arguments):
     wrong = self_test(layers)
     if "--self-test" not in arguments:
         root = pathlib.Path(arguments[0]) if arguments else here.parent.parent
-        files, errors = check(root, layers)
-        print(f"{files} files read, {len(errors)} includes go up")
-        wrong += errors
+        files, errors, in_circles = check(root, layers)
+        print(f"{files} files read, {len(errors)} includes go up, {len(in_circles)} circles")
+        wrong += errors + in_circles
         if files == 0:
             wrong.append(f"no sources below {root}")
     for line in wrong:
