@@ -70,27 +70,6 @@ TensorView* PlaceInLayer(TensorRole role, LayerWeights* layer) {
   TLM_CHECK(false);
 }
 
-}  // namespace
-
-TensorView* PlaceOf(const TensorSpec& spec, ModelWeights* weights) {
-  switch (spec.role) {
-    case TensorRole::kTokenEmbedding:
-      return &weights->token_embedding;
-    case TensorRole::kPositionEmbedding:
-      return &weights->position_embedding;
-    case TensorRole::kFinalNorm:
-      return &weights->final_norm;
-    case TensorRole::kFinalNormBias:
-      return &weights->final_norm_bias;
-    case TensorRole::kLmHead:
-      return &weights->lm_head;
-    default:
-      return PlaceInLayer(spec.role, &weights->layers[static_cast<size_t>(spec.layer)]);
-  }
-}
-
-namespace {
-
 absl::Status CheckTensor(std::string_view name, const TensorView& view, const Shape& expected) {
   if (!(view.shape == expected)) {
     return InvalidArgument("tensor {} has shape {}, the configuration asks for {}", Quoted(name),
@@ -261,6 +240,23 @@ absl::StatusOr<ModelWeights> Bind(const ModelConfig& config, const Checkpoint& c
 }
 
 }  // namespace
+
+TensorView* PlaceOf(const TensorSpec& spec, ModelWeights* weights) {
+  switch (spec.role) {
+    case TensorRole::kTokenEmbedding:
+      return &weights->token_embedding;
+    case TensorRole::kPositionEmbedding:
+      return &weights->position_embedding;
+    case TensorRole::kFinalNorm:
+      return &weights->final_norm;
+    case TensorRole::kFinalNormBias:
+      return &weights->final_norm_bias;
+    case TensorRole::kLmHead:
+      return &weights->lm_head;
+    default:
+      return PlaceInLayer(spec.role, &weights->layers[static_cast<size_t>(spec.layer)]);
+  }
+}
 
 absl::StatusOr<ModelWeights> BindWeights(const ModelConfig& config, const Checkpoint& checkpoint) {
   absl::StatusOr<ModelWeights> weights = Bind(config, checkpoint);
