@@ -18,9 +18,23 @@ namespace {
 
 using Limits = ConfigLimits;
 
-// The models of course notebooks, and the generic one, in which every setting has a name.
+// The files of the course notebooks also hold settings of the notebook: unknown keys are ignored.
+absl::Status ReadCs336(const JsonFields& json, ModelConfig* config) {
+  ConfigFields fields(json);
+  return ReadFields(fields, {}, config);
+}
 
-// Keys that have no effect here.
+absl::Status ReadQwen3Mha(const JsonFields& json, ModelConfig* config) {
+  ConfigFields fields(json);
+  const FieldDefaults defaults = {.context_length = 8192,
+                                  .norm_eps = 1e-6,
+                                  .qk_norm = true,
+                                  .rope_theta = 10000.0,
+                                  .rope_layout = RopeLayout::kHalf};
+  return ReadFields(fields, defaults, config);
+}
+
+// Keys of a transformer_lm that have no effect.
 constexpr const char* kHarmless[] = {"architectures",
                                      "attention_dropout",
                                      "attn_pdrop",
@@ -40,23 +54,8 @@ constexpr const char* kHarmless[] = {"architectures",
                                      "transformers_version",
                                      "use_cache"};
 
-// The course's files also hold settings of the notebook: unknown keys are ignored.
-absl::Status ReadCs336(const JsonFields& json, ModelConfig* config) {
-  ConfigFields fields(json);
-  return ReadFields(fields, {}, config);
-}
-
-absl::Status ReadQwen3Mha(const JsonFields& json, ModelConfig* config) {
-  ConfigFields fields(json);
-  const FieldDefaults defaults = {.context_length = 8192,
-                                  .norm_eps = 1e-6,
-                                  .qk_norm = true,
-                                  .rope_theta = 10000.0,
-                                  .rope_layout = RopeLayout::kHalf};
-  return ReadFields(fields, defaults, config);
-}
-
-// A misspelt setting would silently keep its default and change the results.
+// In the generic family every setting has a name. Unknown keys are refused: a misspelt setting
+// would silently keep its default and change the results.
 absl::Status ReadTransformerLm(const JsonFields& json, ModelConfig* config) {
   ConfigFields fields(json);
   TLM_RETURN_IF_ERROR(ReadFields(fields, {}, config));
@@ -72,9 +71,7 @@ absl::Status ReadTransformerLm(const JsonFields& json, ModelConfig* config) {
   return absl::OkStatus();
 }
 
-// Hugging Face's GPT-2. Its configuration uses its own names and the general ones.
-
-constexpr Spelling<FfnKind> kActivations[] = {
+constexpr Spelling<FfnKind> kGpt2Activations[] = {
     {"gelu_new", FfnKind::kGeluTanh},
     {"gelu_pytorch_tanh", FfnKind::kGeluTanh},
     {"gelu_python_tanh", FfnKind::kGeluTanh},
@@ -87,7 +84,8 @@ constexpr Spelling<FfnKind> kActivations[] = {
     {"swish", FfnKind::kSilu},
 };
 
-absl::Status ReadDimensions(ConfigFields& fields, ModelConfig* config) {
+// GPT-2 files use names of their own and the general ones.
+absl::Status ReadGpt2Dimensions(ConfigFields& fields, ModelConfig* config) {
   TLM_ASSIGN_OR_RETURN(config->vocab_size, fields.Dimension({"vocab_size"}, Limits::kVocabSize));
   TLM_ASSIGN_OR_RETURN(config->context_length,
                        fields.Dimension({"n_positions", "max_position_embeddings", "n_ctx"},
@@ -108,13 +106,13 @@ absl::Status ReadDimensions(ConfigFields& fields, ModelConfig* config) {
 
 absl::Status ReadGpt2(const JsonFields& json, ModelConfig* config) {
   ConfigFields fields(json);
-  TLM_RETURN_IF_ERROR(ReadDimensions(fields, config));
+  TLM_RETURN_IF_ERROR(ReadGpt2Dimensions(fields, config));
   TLM_RETURN_IF_ERROR(RequireFlag(json, "scale_attn_weights", true));
   TLM_RETURN_IF_ERROR(RequireFlag(json, "scale_attn_by_inverse_layer_idx", false));
   TLM_RETURN_IF_ERROR(RequireFlag(json, "add_cross_attention", false));
   TLM_RETURN_IF_ERROR(RefuseQuantisation(json));
   TLM_ASSIGN_OR_RETURN(const std::optional<FfnKind> activation,
-                       fields.Word({"activation_function"}, kActivations));
+                       fields.Word({"activation_function"}, kGpt2Activations));
   config->ffn_kind = activation.value_or(FfnKind::kGeluTanh);
   config->norm_kind = NormKind::kLayer;
   TLM_ASSIGN_OR_RETURN(const std::optional<double> eps, fields.Number({"layer_norm_epsilon"}));
@@ -126,9 +124,8 @@ absl::Status ReadGpt2(const JsonFields& json, ModelConfig* config) {
   return absl::OkStatus();
 }
 
-// Hugging Face's Llama and similar families. Defaults are from its configuration classes.
-
-// The values that the configuration class uses for keys missing in its file.
+// Defaults that differ between Llama and the families like it: the values that Hugging Face's
+// configuration class of the family uses for keys that are missing in its file.
 struct Defaults {
   std::optional<int64_t> num_kv_heads;  // nullopt, or null in the file: num_attention_heads
   std::optional<int64_t> head_dim;      // nullopt: hidden_size / num_attention_heads
@@ -167,7 +164,7 @@ absl::Status RequireSilu(const JsonFields& fields) {
   return Unimplemented("hidden_act is {}, only 'silu' is supported", Quoted(*value));
 }
 
-// Reads everything except biases and window.
+// Reads what Llama and the families like it share: everything except biases and window.
 absl::Status ReadCommon(const JsonFields& fields, const Defaults& defaults, ModelConfig* config) {
   TLM_RETURN_IF_ERROR(ReadDimensions(fields, defaults, config));
   TLM_RETURN_IF_ERROR(RequireSilu(fields));
