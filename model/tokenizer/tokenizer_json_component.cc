@@ -155,8 +155,6 @@ absl::StatusOr<PreTokenizerStep> ReadPreTokenizerStep(const Component& component
   return UnsupportedComponent(component, kSupportedPreTokenizers);
 }
 
-using nlohmann::json;
-
 // Appends the ids of special token `name`.
 absl::Status ReadIds(const JsonFields& special_tokens, const std::string& name,
                      std::vector<int32_t>* result) {

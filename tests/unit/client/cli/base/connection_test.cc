@@ -15,6 +15,7 @@ namespace tlm::cli {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 class TlsFilesTest : public testing::Test {
  protected:
@@ -88,9 +89,6 @@ TEST_F(TlsFilesTest, LeavesPipesAndMissingFilesAlone) {
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_TRUE(CheckAuthority(pipe).ok());  // and does not wait for a writer
 }
-
-using testing::HasSubstr;
-using testing::Not;
 
 class ApiKeyTest : public testing::Test {
  protected:
