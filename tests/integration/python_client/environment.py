@@ -56,8 +56,8 @@ def copy_checkout(folder):
     shutil.copytree(SOURCE_DIR / "proto", folder / "proto")
     shutil.copyfile(SOURCE_DIR / "LICENSE", folder / "LICENSE")
     shutil.copytree(SOURCE_DIR / "client" / "python", folder / "client" / "python",
-                    ignore=shutil.ignore_patterns(*BUILT, "*.pyi", "schema.binpb",
-                                                    "options.json"))
+                    ignore=shutil.ignore_patterns(*BUILT, "*.pyi", "schema.binpb", "options.json",
+                                                  "answers.py"))
     return folder
 
 
