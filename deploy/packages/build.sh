@@ -49,7 +49,8 @@ cp "$work"/deb/*.deb "$out"
 mkdir -p "$work/client"
 cp -r "$root/LICENSE" "$root/proto" "$work"
 tar -C "$root/client" --exclude=build --exclude='*.egg-info' --exclude=__pycache__ \
-  --exclude='*.pyi' --exclude=schema.binpb --exclude=options.json -c python | tar -C "$work/client" -x
+  --exclude='*.pyi' --exclude=schema.binpb --exclude=options.json --exclude=answers.py -c python |
+  tar -C "$work/client" -x
 /usr/bin/python3 -m pip --disable-pip-version-check wheel --quiet --no-index --no-build-isolation \
   --no-deps --wheel-dir="$out" "$work/client/python"
 ls -1 "$out"/tlm*.deb "$out"/tlm_client-*.whl

@@ -113,7 +113,7 @@ class PackagesTest(unittest.TestCase):
     def test_wheel_holds_contract_types_and_licence(self):
         with zipfile.ZipFile(packages["tlm_client"]) as wheel:
             names = [name.split("/")[-1] for name in wheel.namelist()]
-        for name in ("schema.binpb", "messages.pyi", "py.typed", "LICENSE"):
+        for name in ("schema.binpb", "answers.py", "messages.pyi", "py.typed", "LICENSE"):
             self.assertIn(name, names)
 
     def test_dependencies_are_those_of_the_programs(self):

@@ -41,8 +41,10 @@ def get_requires_for_build_editable(config_settings=None):
 
 
 def write_schema(folder):
-    """Writes schema.binpb, a FileDescriptorSet; the type stubs of the modules made of it; and
-    options.json, the texts of its comments about the fields of messages."""
+    """Writes schema.binpb, a FileDescriptorSet; the type stubs of the modules made of it;
+    answers.py, the dataclasses of its responses; and options.json, the texts of its comments about
+    the fields of messages."""
+    import tlm_answers
     import tlm_stubs
     from google.protobuf import descriptor_pb2
 
@@ -60,6 +62,8 @@ def write_schema(folder):
     files = descriptor_pb2.FileDescriptorSet.FromString(schema.read_bytes()).file
     (folder / "options.json").write_text(
         json.dumps(tlm_stubs.field_texts(files, MODULES["messages"]), indent=0), encoding="utf-8")
+    (folder / "answers.py").write_text(
+        tlm_answers.module_of(files, MODULES["messages"]), encoding="utf-8")
     for file in files:
         file.ClearField("source_code_info")
     schema.write_bytes(descriptor_pb2.FileDescriptorSet(file=files).SerializeToString())

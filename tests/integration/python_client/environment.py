@@ -22,7 +22,7 @@ SOURCE_DIR = pathlib.Path(os.environ["TLM_SOURCE_DIR"])
 SKIPPED = 77
 BUILT = {"build", "dist", "tlm_client.egg-info", "__pycache__"}
 # What the tests need besides.
-CHECKERS = ["mypy", "types-protobuf", "types-grpcio", "pydantic", "jsonschema"]
+CHECKERS = ["mypy", "types-protobuf", "types-grpcio", "jsonschema"]
 
 
 def main(kind, folder):
@@ -56,8 +56,8 @@ def copy_checkout(folder):
     shutil.copytree(SOURCE_DIR / "proto", folder / "proto")
     shutil.copyfile(SOURCE_DIR / "LICENSE", folder / "LICENSE")
     shutil.copytree(SOURCE_DIR / "client" / "python", folder / "client" / "python",
-                    ignore=shutil.ignore_patterns(*BUILT, "*.pyi", "schema.binpb",
-                                                    "options.json"))
+                    ignore=shutil.ignore_patterns(*BUILT, "*.pyi", "schema.binpb", "options.json",
+                                                  "answers.py"))
     return folder
 
 
@@ -70,7 +70,7 @@ def make_pypi(folder, checkout):
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if probe.returncode != 0:
         skip(f"pip reaches no package index:\n{probe.stdout}")
-    subprocess.run([*pip, "install", "./client/python[cli]"], cwd=checkout, check=True)
+    subprocess.run([*pip, "install", "./client/python[cli,tools]"], cwd=checkout, check=True)
     installed = subprocess.run([python, "-m", "pip", "list", "--format=json"], text=True,
                                stdout=subprocess.PIPE, check=True).stdout
     subprocess.run([*pip, "install", *CHECKERS], check=True)

@@ -1,19 +1,22 @@
-"""Functions as tools: their JSON Schemas, by pydantic where it is installed and by own rules."""
+"""Functions as tools: their JSON Schemas, which pydantic makes, and their arguments."""
 
 import dataclasses
 import enum
 import functools
 import importlib.util
+import inspect
 import json
-import random
+import sys
 import threading
+import types
 import unittest
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NotRequired, Optional
 from unittest import mock
 
-from tlm_client import _signature
+from tlm_client import Tool
 from tlm_client._signature import description_of, is_async, signature_of
+from tlm_client._tools import bind
 
 try:
     from typing_extensions import TypedDict  # which pydantic needs before Python 3.12
@@ -22,16 +25,25 @@ except ImportError:
 
 HAS_PYDANTIC = importlib.util.find_spec("pydantic") is not None
 HAS_JSONSCHEMA = importlib.util.find_spec("jsonschema") is not None
+NEEDS_PYDANTIC = unittest.skipUnless(HAS_PYDANTIC, "pydantic is not installed")
+
+
+def tool(**properties):
+    """Decorates a function. Without pydantic it becomes a tool with this schema."""
+    def decorate(function):
+        if HAS_PYDANTIC:
+            return function
+        required = [name for name, parameter in inspect.signature(function).parameters.items()
+                    if parameter.default is parameter.empty]
+        return Tool(function.__name__, description_of(function), {
+            "type": "object", "properties": properties, "required": required,
+            "additionalProperties": False}, function)
+    return decorate
 
 
 class Unit(enum.Enum):
     CELSIUS = "celsius"
     KELVIN = "kelvin"
-
-
-class Level(enum.IntEnum):
-    LOW = 1
-    HIGH = 2
 
 
 @dataclasses.dataclass
@@ -60,92 +72,33 @@ def containers(a: dict[str, Place], b: Sequence[bool], c: tuple[float, ...], d: 
     return a, b, c, d, e, f, g, h
 
 
-def unions(a: int | str, b: Unit | int | None, c: Place | list[Place] | None = None,
-           d: Any = None, e: Level = Level.LOW):
-    return a, b, c, d, e
-
-
 def positional(a: int, b: int = 7, /, c: int = 8, *, d: int = 9):
     return a, b, c, d
 
 
-FUNCTIONS = [weather, scalars, containers, unions, positional]
-
-
-class Node(TypedDict):
-    children: list["Node"]
-
-
-def own_rules():
-    return mock.patch.object(_signature, "_pydantic", lambda: None)
-
-
-def with_and_without_pydantic(test):
-    """Runs it by own rules, and by pydantic where it is installed."""
-    @functools.wraps(test)
-    def run(self):
-        with own_rules(), self.subTest("own rules"):
-            test(self)
-        if HAS_PYDANTIC:
-            with self.subTest("pydantic"):
-                test(self)
-    return run
-
-
-class OwnRulesTest(unittest.TestCase):
+class WithoutPydanticTest(unittest.TestCase):
 
     def setUp(self):
-        patch = own_rules()
+        patch = mock.patch.dict(sys.modules)
         patch.start()
         self.addCleanup(patch.stop)
 
-    def test_a_schema(self):
-        place = {"type": "object", "properties": {
-            "city": {"type": "string"},
-            "code": {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None},
-            "tags": {"type": "array", "items": {"type": "string"}}},
-            "required": ["city"], "additionalProperties": False}
-        expected = {"type": "object", "properties": {
-            "place": place, "days": {"type": "array", "items": {"type": "integer"}},
-            "unit": {"enum": ["celsius", "kelvin"], "default": "celsius"},
-            "detail": {"enum": ["low", "high", 3, None], "default": "low"},
-            "scale": {"type": "number", "default": 1.5}},
-            "required": ["place", "days"], "additionalProperties": False}
-        schema = signature_of(weather).schema
-        # With its keys in this order.
-        self.assertEqual(json.dumps(schema), json.dumps(expected))
+    def test_the_extra_is_named(self):
+        for module in (None, types.ModuleType("pydantic")):  # none, and one before version 2
+            sys.modules["pydantic"] = module
+            with self.assertRaisesRegex(ImportError, r"the schema of weather needs pydantic 2, the "
+                                                     r"extra tlm-client\[tools\]"):
+                signature_of(weather)
 
-    def test_what_has_no_schema_is_named(self):
-        def bytes_inside(good: int, bad: list[bytes]): ...
-        def keys(bad: dict[int, str]): ...
-        def pair(bad: tuple[int, str]): ...
-        def recursive(bad: Node): ...
-        def number(bad: Literal[b"x"]): ...
-        for function, words in ((bytes_inside, "an item of parameter bad of bytes_inside is of "
-                                               "type <class 'bytes'>"),
-                                (keys, "parameter bad of keys is of type dict"),
-                                (pair, "parameter bad of pair is a tuple of a fixed length"),
-                                (recursive, "Node, which holds itself"),
-                                (number, "parameter bad of number may be b'x'")):
-            with self.assertRaisesRegex(TypeError, words):
-                signature_of(function)
-
-    def test_what_does_not_fit_is_named(self):
-        for text, words in (('{"place": {"city": 3}, "days": []}', "place: city: 3 is no string"),
-                            ('{"place": {"city": "x"}, "days": [1, true]}',
-                             "days: 1: True is no integer"),
-                            ('{"place": {"city": "x"}}', "'days' is missing"),
-                            ('{"plaza": 1}', "there is no 'plaza'"), ("[]", "is not an object"),
-                            ('{"place": {"city": "x"}, "days": [], "detail": true}',
-                             "detail: True is none of"), ("{", "")):
-            with self.assertRaisesRegex(ValueError, words):
-                signature_of(weather).load(text)
+    def test_a_schema_suffices(self):
+        sys.modules["pydantic"] = None
+        tool = bind(Tool("positional", parameters={"type": "object"}, function=scalars))
+        self.assertEqual(tool.load('{"a": 1}'), ([], {"a": 1}))
 
 
-class BothTest(unittest.TestCase):
-    """What holds with pydantic and without."""
+class FunctionTest(unittest.TestCase):
 
-    @with_and_without_pydantic
+    @NEEDS_PYDANTIC
     def test_arguments_become_objects(self):
         load = signature_of(weather).load
         place = '"place": {"city": "Rome", "code": null}'
@@ -166,7 +119,6 @@ class BothTest(unittest.TestCase):
             {"x": Place("Y")}, [True], (1.0, 2.5), {3}, {"z": None}, [1], {"k": 1},
             {"first": 1}))
 
-    @with_and_without_pydantic
     def test_what_is_no_function_with_types(self):
         def untyped(a): ...
         def several(*a: int): ...
@@ -180,7 +132,7 @@ class BothTest(unittest.TestCase):
             with self.assertRaisesRegex(TypeError, words):
                 signature_of(function)
 
-    @with_and_without_pydantic
+    @NEEDS_PYDANTIC
     def test_all_that_can_be_called(self):
         class Adder:
             def __init__(self, base):
@@ -216,7 +168,7 @@ class BothTest(unittest.TestCase):
             {name: i for i, name in enumerate(names)}))
         self.assertEqual(names_of["f"](**keywords), {name: i for i, name in enumerate(names)})
 
-    @with_and_without_pydantic
+    @NEEDS_PYDANTIC
     def test_descriptions(self):
         def google(a: int, b: dict[str, int], *, c: int = 0):
             """Does it.
@@ -293,8 +245,8 @@ class BothTest(unittest.TestCase):
         self.assertEqual(description_of(scalars), "")
 
 
-@unittest.skipUnless(HAS_PYDANTIC, "pydantic is not installed")
-class PydanticTest(unittest.TestCase):
+@NEEDS_PYDANTIC
+class SchemaTest(unittest.TestCase):
 
     def test_fields(self):
         import pydantic
@@ -322,64 +274,18 @@ class PydanticTest(unittest.TestCase):
             "late": {}})
         _, keywords = signature.load('{"item": {"count": 1}, "name": "x"}')
         self.assertEqual(order(**keywords), (Item(count=1), "x", 5))
-        with self.assertRaisesRegex(ValueError, "item.count: Input should be greater.*; n: "):
-            signature.load('{"item": {"count": 0}, "name": "x", "n": 10}')
+        for text, words in (
+                ('{"item": {"count": 0}, "name": "x", "n": 10}',
+                 "item.count: Input should be greater.*; n: "),
+                ('{"name": "x"}', "item: Field required"), ("[]", ""), ("{", "Invalid JSON"),
+                ('{"item": {"count": 1}, "name": "x", "other": 1}', "other: Extra inputs")):
+            with self.assertRaisesRegex(ValueError, words):
+                signature.load(text)
 
     def test_what_has_no_schema_is_named(self):
         def take(good: int, bad: list[threading.Lock]): ...
         with self.assertRaisesRegex(TypeError, "parameter bad of take is of type list.*lock"):
             signature_of(take)
-
-
-@unittest.skipUnless(HAS_PYDANTIC and HAS_JSONSCHEMA, "pydantic or jsonschema is not installed")
-class SameMeaningTest(unittest.TestCase):
-    """Own rules, pydantic's schema and the package jsonschema agree on random arguments."""
-    VALUES = (0, 1, -7, 2.5, True, False, None, "", "low", "celsius", "x", [], [1], [True, False],
-              [0.5, 2], ["a"], {}, {"city": "x"}, {"city": "x", "code": 3, "tags": ["t"]},
-              {"city": 1}, {"city": "x", "other": 1}, {"first": 1}, {"first": 1, "last": 2},
-              {"last": 2}, {"k": {"city": "y"}}, [{"city": "z"}], 3, 2, "kelvin")
-
-    def test_random_arguments(self):
-        import jsonschema
-        randomness = random.Random(4)
-        valid = 0
-        for function in FUNCTIONS:
-            with own_rules():
-                own = signature_of(function)
-            theirs = signature_of(function)
-            checks = [jsonschema.Draft202012Validator(s.schema) for s in (own, theirs)]
-            self.assertEqual(list(own.schema["properties"]), list(theirs.schema["properties"]))
-            for case in self.cases(checks[0], own.schema, randomness):
-                text = json.dumps(case)
-                verdicts = [check.is_valid(case) for check in checks]
-                with self.subTest(function=function.__name__, text=text):
-                    self.assertEqual(*verdicts)
-                    if not verdicts[0]:
-                        self.assertRaises(ValueError, own.load, text)
-                        continue
-                    valid += 1
-                    results = [function(*values, **keywords) for values, keywords in
-                               (own.load(text), theirs.load(text))]
-                    self.assertEqual(*results)
-                    self.assertEqual(*map(repr, results))
-        self.assertGreater(valid, 1000)
-
-    def cases(self, check, schema, randomness):
-        """Objects of which about half are valid."""
-        fitting = {name: [value for value in self.VALUES
-                          if check.evolve(schema=part).is_valid(value)]
-                   for name, part in schema["properties"].items()}
-        for _ in range(600):
-            case = {}
-            for name, values in fitting.items():
-                if name in schema["required"] or randomness.random() < 0.5:
-                    case[name] = randomness.choice(values)
-            if randomness.random() < 0.5:
-                name = randomness.choice([*fitting, "other"])
-                case[name] = randomness.choice(self.VALUES)
-            elif case and randomness.random() < 0.2:
-                del case[randomness.choice(list(case))]
-            yield case
 
 
 if __name__ == "__main__":

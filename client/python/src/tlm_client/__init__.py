@@ -11,28 +11,28 @@
 """
 
 from .admin import AdminClient
-from .admin_types import (AbortResult, ConfigOption, DrainResult, FlushPrefixCacheResult,
-                          PrefixCacheLoad, ServerConfig, ServerLoad)
+from .admin_types import ConfigOption, ServerConfig
 from .aio import AsyncClient, AsyncGenerateStream
 from .aio_admin import AsyncAdminClient
-from .chat import (Markup, Message, Part, Reasoning, ReasoningDelta, RegionDelta, RegionEvent,
-                   RegionFinished, RegionKind, RegionStarted, TextDelta, Tool, ToolCall,
-                   ToolCallDelta, ToolCallFinished, ToolCallStarted, ToolResult)
+from .answers import (AbortResult, DataType, DetokenizeResult, DrainResult, FinishReason,
+                      FlopsQuery, FlushPrefixCacheResult, ForwardHeader, Mismatch, ModelInfo,
+                      PrefixCacheLoad, PromptTokens, RegionDelta, RegionFinished, RegionKind,
+                      RegionStarted, ResourceUsage, RowValues, SamplingParams, ServerLoad,
+                      SpeculationUsage, Started, Summary, Timing, Token, TokenizeResult,
+                      ToolCallStarted, TopToken, Usage, VerifyResult)
+from .chat import (Markup, Message, Part, Reasoning, ReasoningDelta, RegionEvent, TextDelta, Tool,
+                   ToolCall, ToolCallDelta, ToolCallFinished, ToolResult)
 from .client import Client, GenerateStream
 from .errors import (Aborted, AlreadyExists, Cancelled, DataLoss, DeadlineExceeded, ErrorDetails,
                      FailedPrecondition, FieldViolation, Internal, InvalidArgument, NotFound,
                      PermissionDenied, ResourceExhausted, TlmError, Unauthenticated, Unavailable,
                      Unimplemented)
 from .json_model import JsonModel, JsonSchema
-from .model_info import ModelInfo
 from .options import (CallOptions, ChatOptions, ConnectionOptions, ForwardOptions, GenerateOptions,
                       RequestOptions)
-from .types import (ContinuationScore, DataType, DetokenizeResult, Event, Finished, FinishReason,
-                    FlopsQuery, ForwardHeader, ForwardResult, GenerateResult, Mismatch,
-                    NewTokens, Output, Prompt, PromptTokens, Region, ResourceUsage, ResumePoint,
-                    ResumePolicy, RowValues, SamplingParams, ScoreResult, ServingStatus,
-                    SpeculationUsage, Started, StructuralTag, Summary, Timing, Token,
-                    TokenizeResult, ToolRun, TopToken, Usage, VerifyResult)
+from .types import (ContinuationScore, Event, Finished, ForwardResult, GenerateResult, NewTokens,
+                    Output, Prompt, Region, ResumePoint, ResumePolicy, ScoreResult, ServingStatus,
+                    StructuralTag, ToolRun)
 
 __all__ = [
     "AbortResult", "Aborted", "AdminClient", "AlreadyExists", "AsyncAdminClient", "AsyncClient",

@@ -3,38 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import grpc
 import grpc.aio
 
-from ._channel import CallSetup, Connection, make_connection
-from ._methods import Methods, Service, UnaryAttempts
-from ._picker import TargetPicker
+from ._base import ClientBase
+from ._methods import Unary, UnaryAttempts
 from .errors import TlmError, error_of, error_of_rpc
-from .options import ConnectionOptions, check_options
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+_Answer = TypeVar("_Answer")
 
-class AsyncBaseClient:
-    """The channels of a client and its unary calls."""
 
-    def __init__(self, targets: tuple[str, ...], services: tuple[Service, ...],
-                 options: ConnectionOptions) -> None:
-        """Raises the errors of make_connection, TypeError for an unknown option."""
-        check_options(options, ConnectionOptions.__annotations__, "Client")
-        self._connection = make_connection(targets, **options)
-        self._picker = TargetPicker(targets)
-        self._to_open = targets
-        self._services = services
-        self._opened: list[Methods] = []
+class AsyncBaseClient(ClientBase):
+    """A client for asyncio. Its channels belong to the event loop of its first use."""
+
+    _module: ClassVar[Any] = grpc.aio
 
     async def close(self) -> None:
         """Cancels all calls and closes the connections."""
-        for replica in self._opened:
-            await replica.channel.close()
+        if "_replicas" in vars(self):
+            for replica in self._replicas:
+                await replica.channel.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -42,24 +35,17 @@ class AsyncBaseClient:
     async def __aexit__(self, *exception: object) -> None:
         await self.close()
 
-    @property
-    def _replicas(self) -> list[Methods]:
-        # Channels belong to the event loop in which they are created.
-        if not self._opened:
-            self._opened = [Methods(_open(target, self._connection), self._services)
-                            for target in self._to_open]
-        return self._opened
-
-    async def _unary(self, name: str, request: Any, setup: CallSetup) -> Any:
-        attempts = UnaryAttempts(self._picker, setup)
+    async def _unary(self, call: Unary[_Answer]) -> _Answer:
+        attempts = UnaryAttempts(self._picker, call.setup)
         while True:
-            call = self._replicas[attempts.target].call(
-                name, request, attempts.timeout, attempts.wait_for_ready, setup)
+            running = self._attempt(attempts, call)
             try:
-                async with _Statuses(call):
-                    return await call
+                async with _Statuses(running):
+                    response = await running
             except TlmError as error:
                 attempts.failed(error)
+            else:
+                return call.answer_of(response)
 
 
 async def next_message(reader: Any, call: Any) -> Any:
@@ -93,9 +79,3 @@ def _cancelling() -> int:
     """Returns how often this task was asked to end."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
-
-
-def _open(target: str, connection: Connection) -> Any:
-    if connection.credentials is None:
-        return grpc.aio.insecure_channel(target, options=connection.arguments)
-    return grpc.aio.secure_channel(target, connection.credentials, options=connection.arguments)

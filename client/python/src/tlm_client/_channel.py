@@ -18,7 +18,7 @@ class Connection:
 
     credentials: grpc.ChannelCredentials | None  # None: not encrypted
     arguments: tuple[tuple[str, Any], ...]
-    authorization: str | None = field(repr=False)  # metadata value
+    metadata: tuple[tuple[str, str], ...] = field(repr=False)  # of every call
 
 
 def make_connection(targets: Sequence[str], *, tls: bool = False, ca_file: str | None = None,
@@ -53,7 +53,14 @@ def make_connection(targets: Sequence[str], *, tls: bool = False, ca_file: str |
     if server_name is not None:
         arguments.append(("grpc.ssl_target_name_override", server_name))
     return Connection(credentials, tuple(arguments),
-                      None if api_key is None else f"Bearer {api_key}")
+                      () if api_key is None else (("authorization", f"Bearer {api_key}"),))
+
+
+def open_channel(module: Any, target: str, connection: Connection) -> Any:
+    """`module`: grpc or grpc.aio."""
+    if connection.credentials is None:
+        return module.insecure_channel(target, options=connection.arguments)
+    return module.secure_channel(target, connection.credentials, options=connection.arguments)
 
 
 def single_target(target: str) -> str:
@@ -90,8 +97,7 @@ def is_local(target: str) -> bool:
     return host == "localhost" or re.fullmatch(r"127\.[0-9.]*", host) is not None
 
 
-def split_call_options(options: Mapping[str, Any],
-                       authorization: str | None) -> tuple[CallSetup, dict[str, Any]]:
+def split_call_options(options: Mapping[str, Any]) -> tuple[CallSetup, dict[str, Any]]:
     """Returns the options of the call, and the other options, which belong to the request."""
     rest = dict(options)
     timeout = rest.pop("timeout", None)
@@ -103,8 +109,6 @@ def split_call_options(options: Mapping[str, Any],
         metadata.append(("traceparent", traceparent))
     for key, value in metadata:
         _check_metadata(key, value)
-    if authorization is not None:
-        metadata.append(("authorization", authorization))
     setup = CallSetup(math.inf if timeout is None else timeout,
                       bool(rest.pop("wait_for_ready", False)), tuple(metadata))
     return setup, rest

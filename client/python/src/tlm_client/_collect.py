@@ -12,12 +12,13 @@ import numpy.typing as npt
 from . import messages
 from ._continuation import MAX_OUTPUTS
 from ._convert import from_message, register
-from .chat import (Markup, Part, ReasoningDelta, RegionDelta, RegionEvent, RegionFinished,
-                   RegionKind, RegionStarted, TextDelta, ToolCall, ToolCallDelta, ToolCallFinished,
-                   ToolCallStarted)
+from .answers import (DataType, ForwardHeader, ForwardSummary, PromptTokens, RegionDelta,
+                      RegionFinished, RegionKind, RegionStarted, Started, Summary, Token,
+                      ToolCallStarted)
+from .chat import (Markup, Part, ReasoningDelta, RegionEvent, TextDelta, ToolCall, ToolCallDelta,
+                   ToolCallFinished)
 from .errors import internal, make_error
-from .types import (DataType, Event, Finished, ForwardHeader, ForwardResult, ForwardSummary,
-                    GenerateResult, NewTokens, Output, PromptTokens, Started, Summary, Token)
+from .types import Event, Finished, ForwardResult, GenerateResult, NewTokens, Output
 
 _EVENTS: dict[str, type[Any]] = {
     "started": Started, "prompt": PromptTokens, "tokens": NewTokens, "finished": Finished,

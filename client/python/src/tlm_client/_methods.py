@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import grpc
 
 from . import _health, messages
-from ._channel import CallSetup
+from ._channel import CallSetup, Connection, open_channel
 from ._picker import TargetPicker
 from .errors import TlmError
 
 # Request and response by method name.
 _Calls: TypeAlias = Mapping[str, tuple[Any, Any]]
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +54,15 @@ ADMIN = Service("tlm.v1.Admin", {
 class Methods:
     """Callables by method name, on a channel of either kind."""
 
-    def __init__(self, channel: Any, services: Iterable[Service]) -> None:
-        self.channel = channel
+    def __init__(self, module: Any, target: str, connection: Connection,
+                 services: Iterable[Service]) -> None:
+        """`module`: grpc or grpc.aio."""
+        self.channel = open_channel(module, target, connection)
+        self._metadata = connection.metadata
         self._calls: dict[str, Any] = {}
         for service in services:
-            self._add(channel.unary_unary, service.name, service.unary)
-            self._add(channel.unary_stream, service.name, service.streams)
+            self._add(self.channel.unary_unary, service.name, service.unary)
+            self._add(self.channel.unary_stream, service.name, service.streams)
 
     def _add(self, kind: Any, service: str, calls: _Calls) -> None:
         for name, (request, response) in calls.items():
@@ -69,8 +73,18 @@ class Methods:
     def call(self, name: str, request: Any, timeout: float | None, wait_for_ready: bool,
              setup: CallSetup) -> Any:
         """Starts the call and returns gRPC's object for it."""
-        return self._calls[name](request, timeout=timeout, metadata=setup.metadata or None,
-                                 wait_for_ready=wait_for_ready)
+        return self._calls[name](request, timeout=timeout, wait_for_ready=wait_for_ready,
+                                 metadata=(*setup.metadata, *self._metadata) or None)
+
+
+@dataclass(frozen=True, slots=True)
+class Unary(Generic[_Answer]):
+    """A unary call, and the conversion of its response."""
+
+    name: str
+    request: Any
+    setup: CallSetup
+    answer_of: Callable[[Any], _Answer]
 
 
 class UnaryAttempts:

@@ -2,42 +2,52 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import operator
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, TypeVar
 
-from . import messages
+from . import _health, messages
+from ._channel import CallSetup, split_call_options
+from ._collect import ForwardCollector
+from ._convert import from_message
+from ._methods import Unary
 from ._tools import bind, message_of, schema_text, tool_name
+from .answers import (AbortResult, DetokenizeResult, DrainResult, FlopsQuery, ModelInfo,
+                      TokenizeResult, VerifyResult)
 from .chat import Conversation, Reasoning
-from .options import check_options, unknown_option
-from .types import (FlopsQuery, GenerateResult, Output, Prompt, Region, ResumePoint,
-                    StructuralTag)
+from .errors import internal
+from .options import ChatOptions, GenerateOptions, check_options, unknown_option
+from .types import (GenerateResult, Output, Prompt, Region, ResumePoint, ScoreResult,
+                    ServingStatus, StructuralTag)
 
-_Request = TypeVar("_Request")
-_SAMPLING = frozenset({
-    "temperature", "top_k", "top_p", "min_p", "typical_p", "repetition_penalty", "presence_penalty",
-    "frequency_penalty", "seed", "num_sequences", "logit_bias", "allowed_token_ids",
-    "banned_token_ids"})
-_STOPPING = frozenset({
-    "max_new_tokens", "min_new_tokens", "stop_strings", "stop_token_ids", "ignore_eos",
-    "include_stop_in_output"})
-_OUTPUT = frozenset({
-    "text", "token_ids", "logprobs", "top_logprobs", "prompt_logprobs", "min_chunk_tokens",
-    "final_only", "timing", "resource_usage", "stop_string_tokens", "regions"})
-_CACHE = frozenset({"bypass_prefix_cache", "cache_salt"})
-_PLAIN = frozenset({"request_id", "model", "add_special_tokens", "truncate_prompt_tokens"})
-_CONSTRAINTS = frozenset({
-    "json_schema", "regex", "grammar", "choices", "json_object", "structural_tag"})
-_WHITESPACE = {"printed": messages.JSON_WHITESPACE_PRINTED,
-               "compact": messages.JSON_WHITESPACE_COMPACT}
-_PROPERTY_ORDERS = {"schema": messages.JSON_PROPERTY_ORDER_SCHEMA,
-                    "any": messages.JSON_PROPERTY_ORDER_ANY}
-_ESCAPES = {"fewest": messages.JSON_ESCAPES_FEWEST, "any": messages.JSON_ESCAPES_ANY}
-_LOGPROBS_MODES = {"raw": messages.LOGPROBS_MODE_RAW, "processed": messages.LOGPROBS_MODE_PROCESSED}
+_Answer = TypeVar("_Answer")
+MAX_VALUES = 1 << 30
+# The options that are fields of a part of GenerateRequest, or of itself (""), by their names.
+_PARTS = {field.name: part for part, message in (
+    ("", messages.GenerateRequest), ("sampling", messages.SamplingParams),
+    ("stopping", messages.StoppingCriteria), ("output", messages.OutputOptions),
+    ("cache", messages.CacheOptions), ("scheduling", messages.SchedulingOptions),
+    ("speculation", messages.SpeculationOptions)) for field in message.DESCRIPTOR.fields}
+_CONSTRAINTS = {field.name for field in (
+    messages.GenerateRequest.DESCRIPTOR.oneofs_by_name["constraint"].fields)}
+# Options with an enum: the part, its field, and the values.
+_ENUMS: dict[str, tuple[str, str, Mapping[str, int]]] = {
+    "json_whitespace": ("json", "whitespace", {"printed": messages.JSON_WHITESPACE_PRINTED,
+                                               "compact": messages.JSON_WHITESPACE_COMPACT}),
+    "json_property_order": ("json", "property_order", {
+        "schema": messages.JSON_PROPERTY_ORDER_SCHEMA, "any": messages.JSON_PROPERTY_ORDER_ANY}),
+    "json_escapes": ("json", "escapes", {"fewest": messages.JSON_ESCAPES_FEWEST,
+                                         "any": messages.JSON_ESCAPES_ANY}),
+    "logprobs_mode": ("output", "logprobs_mode", {"raw": messages.LOGPROBS_MODE_RAW,
+                                                  "processed": messages.LOGPROBS_MODE_PROCESSED}),
+    "speculation": ("speculation", "mode", {"auto": messages.SpeculationOptions.AUTO,
+                                            "off": messages.SpeculationOptions.OFF})}
 _TOOL_MODES = {"auto": messages.ChatInput.ToolChoice.AUTO,
                "none": messages.ChatInput.ToolChoice.NONE,
                "required": messages.ChatInput.ToolChoice.REQUIRED}
-_SPECULATION = {"auto": messages.SpeculationOptions.AUTO, "off": messages.SpeculationOptions.OFF}
 _VALUES = {"logits": messages.ROW_VALUES_LOGITS,
            "log_probabilities": messages.ROW_VALUES_LOG_PROBABILITIES,
            "probabilities": messages.ROW_VALUES_PROBABILITIES}
@@ -50,12 +60,16 @@ _MAX_SECONDS = 315_576_000_000
 
 def generate_request(prompt: Prompt, options: Mapping[str, Any]) -> messages.GenerateRequest:
     request = messages.GenerateRequest()
+    _set_prompt(request, prompt)
+    return _with_options(request, options, "Client.generate")
+
+
+def _set_prompt(request: messages.GenerateRequest | messages.ScoreRequest, prompt: Prompt) -> None:
     if isinstance(prompt, str):
         request.prompt = prompt
     else:
         request.prompt_token_ids.SetInParent()
         request.prompt_token_ids.ids.extend(_ids(prompt))
-    return _with_options(request, options, "Client.generate")
 
 
 def chat_request(conversation: Conversation,
@@ -72,10 +86,14 @@ def chat_request(conversation: Conversation,
         for call in message.tool_calls:
             added.tool_calls.add(id=call.id, name=call.name, arguments_json=call.arguments_json)
     rest = dict(options)
-    for name, assign in _CHAT.items():
+    for name in ChatOptions.__annotations__.keys() - GenerateOptions.__annotations__.keys():
         value = rest.pop(name, None)
-        if value is not None:
-            assign(request.chat, value)
+        if value is None:
+            continue
+        if name in _OF_CHAT:
+            _OF_CHAT[name](request.chat, value)
+        else:
+            _assign(request.chat, name, value)
     return _with_options(request, rest, "Client.chat")
 
 
@@ -106,13 +124,9 @@ def _set_reasoning(chat: messages.ChatInput, value: Any) -> None:
         chat.reasoning.budget_tokens = value.budget_tokens
 
 
-# The options of a chat.
-_CHAT: dict[str, Callable[[messages.ChatInput, Any], None]] = {
-    "add_generation_prompt": lambda chat, value: _assign(chat, "add_generation_prompt", value),
-    "template_arguments": lambda chat, value: _assign(chat, "template_arguments", value),
-    "tools": _set_tools, "tool_choice": _set_tool_choice,
-    "parallel_tool_calls": lambda chat, value: _assign(chat, "parallel_tool_calls", value),
-    "reasoning": _set_reasoning}
+# The options of a chat that are no plain fields.
+_OF_CHAT: dict[str, Callable[[messages.ChatInput, Any], None]] = {
+    "tools": _set_tools, "tool_choice": _set_tool_choice, "reasoning": _set_reasoning}
 
 
 def _with_options(request: messages.GenerateRequest, options: Mapping[str, Any],
@@ -120,38 +134,20 @@ def _with_options(request: messages.GenerateRequest, options: Mapping[str, Any],
     for name, value in options.items():
         if value is None:
             continue
-        if name in _SAMPLING:
-            _assign(request.sampling, name, value)
-        elif name in _STOPPING:
-            _assign(request.stopping, name, value)
-        elif name in _OUTPUT:
-            _assign(request.output, name, value)
-        elif name in _CACHE:
-            _assign(request.cache, name, value)
-        elif name in _PLAIN:
-            _assign(request, name, value)
-        elif name == "logprobs_mode":
-            request.output.logprobs_mode = _one_of(name, value, _LOGPROBS_MODES)
-        elif name == "priority":
-            request.scheduling.priority = value
+        if name not in GenerateOptions.__annotations__:
+            raise unknown_option(name, call)
+        if name in _ENUMS:
+            part, field, values = _ENUMS[name]
+            setattr(getattr(request, part), field, _one_of(name, value, values))
         elif name == "soft_time_limit":
             _set_duration(name, value, request.scheduling.soft_time_limit)
-        elif name == "speculation":
-            request.speculation.mode = _one_of(name, value, _SPECULATION)
-        elif name == "max_draft_tokens":
-            request.speculation.max_draft_tokens = value
         elif name in _CONSTRAINTS:
             _set_constraint(request, name, value)
-        elif name == "json_whitespace":
-            request.json.whitespace = _one_of(name, value, _WHITESPACE)
-        elif name == "json_property_order":
-            request.json.property_order = _one_of(name, value, _PROPERTY_ORDERS)
-        elif name == "json_escapes":
-            request.json.escapes = _one_of(name, value, _ESCAPES)
         elif name == "resume_from":
             _set_resume_point(request, value)
         else:
-            raise unknown_option(name, call)
+            part = _PARTS[name]
+            _assign(getattr(request, part) if part else request, name, value)
     return request
 
 
@@ -202,8 +198,10 @@ def _set_resume_point(request: messages.GenerateRequest, point: ResumePoint) -> 
     request.resume.fingerprint = point.fingerprint
 
 
-def forward_request(inputs: Sequence[str] | Sequence[Sequence[int]],
-                    options: Mapping[str, Any]) -> messages.ForwardRequest:
+def forward_call(inputs: Sequence[str] | Sequence[Sequence[int]], options: Mapping[str, Any]
+                 ) -> tuple[messages.ForwardRequest, CallSetup, ForwardCollector]:
+    setup, rest = split_call_options(options)
+    max_values = rest.pop("max_values", None)
     request = messages.ForwardRequest()
     if isinstance(inputs, str):
         raise TypeError("forward takes a list of texts or of token id lists")
@@ -212,7 +210,7 @@ def forward_request(inputs: Sequence[str] | Sequence[Sequence[int]],
             request.prompts.append(item)
         else:
             request.sequences.add().ids.extend(_ids(item))
-    for name, value in options.items():
+    for name, value in rest.items():
         if value is None:
             continue
         if name == "positions":
@@ -227,7 +225,7 @@ def forward_request(inputs: Sequence[str] | Sequence[Sequence[int]],
             setattr(request, name, value)
         else:
             raise unknown_option(name, "Client.forward")
-    return request
+    return request, setup, ForwardCollector(MAX_VALUES if max_values is None else max_values)
 
 
 def _set_positions(request: messages.ForwardRequest, positions: Any) -> None:
@@ -238,15 +236,11 @@ def _set_positions(request: messages.ForwardRequest, positions: Any) -> None:
         request.indices.indices.extend(_ids(positions))
 
 
-def score_request(prompt: Prompt, continuations: Sequence[Prompt], top_logprobs: int,
-                  add_special_tokens: bool | None,
-                  options: Mapping[str, Any]) -> messages.ScoreRequest:
-    request = messages.ScoreRequest(top_logprobs=top_logprobs)
-    if isinstance(prompt, str):
-        request.prompt = prompt
-    else:
-        request.prompt_token_ids.SetInParent()
-        request.prompt_token_ids.ids.extend(_ids(prompt))
+def score_call(prompt: Prompt, continuations: Sequence[Prompt], top_logprobs: int,
+               add_special_tokens: bool | None, options: Mapping[str, Any]) -> Unary[ScoreResult]:
+    request = messages.ScoreRequest(top_logprobs=top_logprobs,
+                                    add_special_tokens=add_special_tokens)
+    _set_prompt(request, prompt)
     if isinstance(continuations, str):
         raise TypeError("score takes a list of continuations")
     for continuation in continuations:
@@ -254,16 +248,20 @@ def score_request(prompt: Prompt, continuations: Sequence[Prompt], top_logprobs:
             request.continuations.add(text=continuation)
         else:
             request.continuations.add(token_ids={"ids": _ids(continuation)})
-    if add_special_tokens is not None:
-        request.add_special_tokens = add_special_tokens
-    return named(request, options, "Client.score")
+
+    def answer_of(response: messages.ScoreResponse) -> ScoreResult:
+        if len(response.scores) != len(request.continuations):
+            raise internal(f"the server sent {len(response.scores)} scores for "
+                           f"{len(request.continuations)} continuations")
+        return from_message(ScoreResult, response)
+    return _model_call(answer_of, request, options)
 
 
-def verify_request(make_request: Callable[[dict[str, Any]], messages.GenerateRequest],
-                   claimed: Sequence[int] | GenerateResult, output_index: int,
-                   fingerprint: str | None, options: Mapping[str, Any]) -> messages.VerifyRequest:
+def verify_call(make_request: Callable[[dict[str, Any]], messages.GenerateRequest],
+                claimed: Sequence[int] | GenerateResult, output_index: int,
+                fingerprint: str | None, options: Mapping[str, Any]) -> Unary[VerifyResult]:
     """`make_request` takes the options of the request whose output is `claimed`."""
-    rest = dict(options)
+    setup, rest = split_call_options(options)
     request = messages.VerifyRequest(output_index=output_index)
     request.request_id = rest.pop("request_id", None) or ""
     for name in ("resume", "affinity_key"):  # about the call that gave the output
@@ -277,7 +275,7 @@ def verify_request(make_request: Callable[[dict[str, Any]], messages.GenerateReq
     request.claimed_token_ids.extend(_ids(claimed))
     request.fingerprint = fingerprint or ""
     request.request.CopyFrom(make_request(rest))
-    return request
+    return Unary("Verify", request, setup, functools.partial(from_message, VerifyResult))
 
 
 def _ids_of_output(output: Output) -> list[int]:
@@ -291,53 +289,69 @@ def _ids_of_output(output: Output) -> list[int]:
     return ids
 
 
-def model_info_request(include_tensors: bool, flops: FlopsQuery | None,
-                       options: Mapping[str, Any]) -> messages.ModelInfoRequest:
+def model_info_call(include_tensors: bool, flops: FlopsQuery | None,
+                    options: Mapping[str, Any]) -> Unary[ModelInfo]:
     request = messages.ModelInfoRequest(include_tensors=include_tensors)
     if flops is not None:
         request.flops.SetInParent()
-        for name in ("batch", "prompt_tokens", "new_tokens"):
-            setattr(request.flops, name, getattr(flops, name))
-    return named(request, options, "Client.model_info")
+        request.flops.MergeFrom(messages.FlopsQuery(**dataclasses.asdict(flops)))
+    return _model_call(functools.partial(from_message, ModelInfo), request, options)
 
 
-def tokenize_request(text: str, add_special_tokens: bool | None,
-                     options: Mapping[str, Any]) -> messages.TokenizeRequest:
-    request = messages.TokenizeRequest(text=text)
-    if add_special_tokens is not None:
-        request.add_special_tokens = add_special_tokens
-    return named(request, options, "Client.tokenize")
+def tokenize_call(text: str, add_special_tokens: bool | None,
+                  options: Mapping[str, Any]) -> Unary[TokenizeResult]:
+    request = messages.TokenizeRequest(text=text, add_special_tokens=add_special_tokens)
+    return _model_call(functools.partial(from_message, TokenizeResult), request, options)
 
 
-def detokenize_request(token_ids: Prompt, skip_special_tokens: bool | None,
-                       options: Mapping[str, Any]) -> messages.DetokenizeRequest:
-    request = messages.DetokenizeRequest(token_ids=_ids(token_ids))
-    if skip_special_tokens is not None:
-        request.skip_special_tokens = skip_special_tokens
-    return named(request, options, "Client.detokenize")
+def detokenize_call(token_ids: Prompt, skip_special_tokens: bool | None,
+                    options: Mapping[str, Any]) -> Unary[DetokenizeResult]:
+    request = messages.DetokenizeRequest(token_ids=_ids(token_ids),
+                                         skip_special_tokens=skip_special_tokens)
+    return _model_call(functools.partial(from_message, DetokenizeResult), request, options)
 
 
-def abort_request(request_ids: Sequence[str], every: bool,
-                  tenant: str | None) -> messages.AbortRequest:
+def health_call(service: str, options: Mapping[str, Any]) -> Unary[ServingStatus]:
+    setup, rest = split_call_options(options)
+    check_options(rest, (), "Client.health")
+    return Unary("Check", _health.HealthCheckRequest(service=service), setup,
+                 lambda response: ServingStatus(response.status))
+
+
+def abort_call(request_ids: Sequence[str], every: bool, tenant: str | None,
+               options: Mapping[str, Any]) -> Unary[AbortResult]:
     if isinstance(request_ids, str):
         raise TypeError("abort takes a list of request ids")
-    return messages.AbortRequest(request_ids=request_ids, all=every, tenant=tenant)
+    request = messages.AbortRequest(request_ids=request_ids, all=every, tenant=tenant)
+    return admin_call(AbortResult, request, options)
 
 
-def drain_request(time_limit: float | None) -> messages.DrainRequest:
+def drain_call(time_limit: float | None, options: Mapping[str, Any]) -> Unary[DrainResult]:
     request = messages.DrainRequest()
     if time_limit is not None:
         _set_duration("time_limit", time_limit, request.time_limit)
-    return request
+    return admin_call(DrainResult, request, options)
 
 
-def named(request: _Request, options: Mapping[str, Any], call: str) -> _Request:
-    """Sets request_id and model of the request, the only options it may have."""
-    check_options(options, ("request_id", "model"), call)
-    for name, value in options.items():
+def admin_call(kind: type[_Answer], request: Any, options: Mapping[str, Any]) -> Unary[_Answer]:
+    return _call("AdminClient", functools.partial(from_message, kind), request, options, ())
+
+
+def _model_call(answer_of: Callable[[Any], _Answer], request: Any,
+                options: Mapping[str, Any]) -> Unary[_Answer]:
+    return _call("Client", answer_of, request, options, ("request_id", "model"))
+
+
+def _call(client: str, answer_of: Callable[[Any], _Answer], request: Any,
+          options: Mapping[str, Any], known: Container[str]) -> Unary[_Answer]:
+    """Sets the `known` options in the request; those of the call go into its setup."""
+    name = request.DESCRIPTOR.name.removesuffix("Request")
+    setup, rest = split_call_options(options)
+    check_options(rest, known, f"{client}.{re.sub('(?<!^)(?=[A-Z])', '_', name).lower()}")
+    for option, value in rest.items():
         if value is not None:
-            setattr(request, name, value)
-    return request
+            setattr(request, option, value)
+    return Unary(name, request, setup, answer_of)
 
 
 def _set_duration(name: str, seconds: float, duration: Any) -> None:

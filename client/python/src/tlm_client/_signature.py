@@ -1,25 +1,19 @@
 """Functions as tools: makes the JSON Schema of their arguments, and reads the arguments from JSON.
 
-With pydantic 2, its rules apply to all types that it knows. Without it, the rules for the common
-types below apply, which mean the same. Descriptions of parameters come from Annotated,
+pydantic 2, the extra `tools`, knows the types. Descriptions of parameters come from Annotated,
 otherwise from the docstring.
 """
 
 from __future__ import annotations
 
-import collections.abc
-import dataclasses
-import enum
 import functools
 import importlib
 import inspect
-import json
 import re
-import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeAlias, Union
+from typing import Annotated, Any, TypeAlias
 
 # Positional arguments and keywords.
 Arguments: TypeAlias = tuple[list[Any], dict[str, Any]]
@@ -46,11 +40,10 @@ class _Parameter:
 
 
 def signature_of(function: Callable[..., Any]) -> Signature:
-    """Raises TypeError, naming function and parameter, for a type without a JSON Schema."""
+    """Raises TypeError, naming function and parameter, for a type without a JSON Schema, and
+    ImportError without pydantic 2."""
     parameters = _parameters_of(function)
-    pydantic = _pydantic()
-    schema, load = (_by_own_rules(function, parameters) if pydantic is None else
-                    _by_pydantic(pydantic, function, parameters))
+    schema, load = _by_pydantic(_pydantic(function), function, parameters)
 
     def arguments_of(text: str) -> Arguments:
         values = load(text)
@@ -189,16 +182,20 @@ def _indent_of(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-# By pydantic.
+# The schema and the arguments.
 
 
-def _pydantic() -> Any:
-    """Returns the module; None if it is not installed or older than version 2."""
+def _pydantic(function: Callable[..., Any]) -> Any:
+    """Returns the module."""
     try:
         pydantic = importlib.import_module("pydantic")
     except ImportError:
-        return None
-    return pydantic if hasattr(pydantic, "TypeAdapter") else None
+        pydantic = None
+    if not hasattr(pydantic, "TypeAdapter"):
+        raise ImportError(
+            f"the schema of {name_of(function)} needs pydantic 2, the extra tlm-client[tools]; or "
+            "give the schema: Tool(name, parameters=..., function=...)")
+    return pydantic
 
 
 def _by_pydantic(pydantic: Any, function: Callable[..., Any], parameters: Sequence[_Parameter]
@@ -244,197 +241,3 @@ def _generator() -> Any:
     return type("Generator", (base,), {
         "ignored_warning_kinds": {"skipped-choice", "non-serializable-default"},
         "field_title_should_be_set": lambda self, schema: False})
-
-
-# By the rules of this module.
-
-
-@dataclass(frozen=True, slots=True)
-class _Type:
-    schema: dict[str, Any]
-    load: Callable[[Any], Any]  # from a value of json.loads; ValueError if it does not fit
-
-
-_SCALARS: dict[Any, tuple[str, tuple[type, ...]]] = {
-    str: ("string", (str,)), bool: ("boolean", (bool,)), int: ("integer", (int,)),
-    float: ("number", (int, float)), type(None): ("null", (type(None),))}
-_LISTS: dict[Any, type] = {
-    list: list, tuple: tuple, set: set, frozenset: frozenset, collections.abc.Sequence: list,
-    collections.abc.Iterable: list, collections.abc.Collection: list}
-_MAPPINGS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
-
-
-def _by_own_rules(function: Callable[..., Any], parameters: Sequence[_Parameter]
-                  ) -> tuple[dict[str, Any], Callable[[str], dict[str, Any]]]:
-    members = {}
-    for parameter in parameters:
-        kind = _type_of(parameter.hint, f"parameter {parameter.name} of {name_of(function)}", ())
-        if parameter.description:
-            kind = _Type(kind.schema | {"description": parameter.description}, kind.load)
-        members[parameter.name] = kind, parameter.default
-    kind = _object_of(members)
-    return kind.schema, lambda text: typing.cast(dict[str, Any], kind.load(json.loads(text)))
-
-
-def _type_of(hint: Any, place: str, within: tuple[type, ...]) -> _Type:
-    """`within`: the classes that contain this type. TypeError for a type that is not known here."""
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin is Annotated:
-        return _annotated_of(arguments, place, within)
-    if hint is Any:
-        return _Type({}, lambda value: value)
-    if hint in _SCALARS:
-        return _scalar_of(hint)
-    if origin in (Union, types.UnionType):
-        return _union_of([_type_of(item, place, within) for item in arguments])
-    if origin is Literal:
-        return _values_of({getattr(item, "value", item): item for item in arguments}, place)
-    if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        return _values_of({item.value: item for item in hint}, place)
-    if _is_record(hint):
-        return _record_of(hint, place, within)
-    if (origin or hint) in _LISTS:
-        return _list_of(_LISTS[origin or hint], arguments, place, within)
-    if (origin or hint) in _MAPPINGS and arguments[:1] in ((), (str,)):
-        return _mapping_of(arguments, place, within)
-    raise TypeError(f"{place} is of type {hint!r}, which has no JSON Schema without pydantic 2")
-
-
-def _scalar_of(hint: Any) -> _Type:
-    name, kinds = _SCALARS[hint]
-
-    def load(value: Any) -> Any:
-        # A bool is an int in Python, but not in JSON.
-        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-            raise ValueError(f"{value!r} is no {name}")
-        return float(typing.cast(float, value)) if hint is float else value
-    return _Type({"type": name}, load)
-
-
-def _annotated_of(arguments: Sequence[Any], place: str, within: tuple[type, ...]) -> _Type:
-    kind = _type_of(arguments[0], place, within)
-    for data in arguments[1:]:
-        if getattr(data, "description", None):
-            return _Type(kind.schema | {"description": data.description}, kind.load)
-    return kind
-
-
-def _union_of(kinds: Sequence[_Type]) -> _Type:
-    def load(value: Any) -> Any:
-        errors = []
-        for kind in kinds:
-            try:
-                return kind.load(value)
-            except ValueError as error:
-                errors.append(str(error))
-        raise ValueError("; ".join(errors))
-    return _Type({"anyOf": [kind.schema for kind in kinds]}, load)
-
-
-def _values_of(values: Mapping[Any, Any], place: str) -> _Type:
-    """Makes a type of the keys, each of which means its value."""
-    for key in values:
-        if key is not None and not isinstance(key, (str, int, bool)):
-            raise TypeError(f"{place} may be {key!r}, which is not a text, a whole number, a bool "
-                            "or None")
-
-    def load(value: Any) -> Any:
-        for key, meaning in values.items():
-            if type(key) is type(value) and key == value:
-                return meaning
-        raise ValueError(f"{value!r} is none of {', '.join(map(repr, values))}")
-    return _Type({"enum": list(values)}, load)
-
-
-def _is_record(hint: Any) -> bool:
-    return isinstance(hint, type) and (
-        dataclasses.is_dataclass(hint) or hasattr(hint, "__required_keys__"))  # a TypedDict's
-
-
-def _record_of(record: Any, place: str, within: tuple[type, ...]) -> _Type:
-    """Makes the type of a dataclass or TypedDict."""
-    if record in within:
-        raise TypeError(f"{place} holds {record.__name__}, which holds itself: that has no JSON "
-                        "Schema without pydantic 2")
-    hints = typing.get_type_hints(record, include_extras=True)
-    if dataclasses.is_dataclass(record):
-        defaults = {field.name: _default_of(field) for field in dataclasses.fields(record)
-                    if field.init}
-    else:
-        required = record.__required_keys__
-        defaults = {name: _NOTHING if name in required else dataclasses.MISSING for name in hints}
-    members = {name: (_type_of(_without_required(hints[name]), f"{name} in {place}",
-                               (*within, record)), default) for name, default in defaults.items()}
-    kind = _object_of(members)
-    return _Type(kind.schema, lambda value: record(**kind.load(value)))
-
-
-def _default_of(field: dataclasses.Field[Any]) -> Any:
-    """Returns MISSING for a default that is made anew each time."""
-    if field.default_factory is not dataclasses.MISSING:
-        return dataclasses.MISSING
-    return _NOTHING if field.default is dataclasses.MISSING else field.default
-
-
-def _without_required(hint: Any) -> Any:
-    wrapped = typing.get_origin(hint) in (typing.Required, typing.NotRequired)
-    return typing.get_args(hint)[0] if wrapped else hint
-
-
-def _list_of(container: type, arguments: Sequence[Any], place: str,
-             within: tuple[type, ...]) -> _Type:
-    if container is tuple and arguments and arguments[1:] != (...,):
-        raise TypeError(f"{place} is a tuple of a fixed length, which has no JSON Schema without "
-                        "pydantic 2")
-    item = _type_of(arguments[0] if arguments else Any, f"an item of {place}", within)
-
-    def load(value: Any) -> Any:
-        if not isinstance(value, list):
-            raise ValueError(f"{value!r} is no array")
-        return container([_at(i, item.load, element) for i, element in enumerate(value)])
-    return _Type({"type": "array", "items": item.schema}, load)
-
-
-def _mapping_of(arguments: Sequence[Any], place: str, within: tuple[type, ...]) -> _Type:
-    item = _type_of(arguments[1] if arguments else Any, f"a value of {place}", within)
-
-    def load(value: Any) -> Any:
-        if not isinstance(value, dict):
-            raise ValueError(f"{value!r} is not an object")
-        return {key: _at(key, item.load, element) for key, element in value.items()}
-    return _Type({"type": "object", "additionalProperties": item.schema}, load)
-
-
-def _object_of(members: Mapping[str, tuple[_Type, Any]]) -> _Type:
-    """Makes the type of an object with these keys, from their types and defaults. Keys without a
-    value get the defaults of the function or class."""
-    properties = {name: kind.schema | _default_in_schema(default)
-                  for name, (kind, default) in members.items()}
-    required = [name for name, (_, default) in members.items() if default is _NOTHING]
-    schema = ({"type": "object", "properties": properties} |
-              ({"required": required} if required else {}) | {"additionalProperties": False})
-
-    def load(value: Any) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            raise ValueError(f"{value!r} is not an object")
-        for name in value:
-            if name not in members:
-                raise ValueError(f"there is no {name!r}")
-        for name in required:
-            if name not in value:
-                raise ValueError(f"{name!r} is missing")
-        return {name: _at(name, members[name][0].load, item) for name, item in value.items()}
-    return _Type(schema, load)
-
-
-def _default_in_schema(default: Any) -> dict[str, Any]:
-    if isinstance(default, enum.Enum):
-        default = default.value
-    return {"default": default} if type(default) in _SCALARS else {}
-
-
-def _at(place: str | int, load: Callable[[Any], Any], value: Any) -> Any:
-    try:
-        return load(value)
-    except ValueError as error:
-        raise ValueError(f"{place}: {error}") from None

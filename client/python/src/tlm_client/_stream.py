@@ -19,8 +19,7 @@ from .errors import TlmError, cancelled
 from .types import Event, ResumePolicy
 
 if TYPE_CHECKING:
-    from ._aio_base import AsyncBaseClient
-    from ._base import BaseClient
+    from ._base import ClientBase
 
 
 class StreamBase:
@@ -28,11 +27,11 @@ class StreamBase:
 
     _cancelled: threading.Event | asyncio.Event
 
-    def __init__(self, client: BaseClient | AsyncBaseClient, by_affinity: bool,
+    def __init__(self, client: ClientBase, by_affinity: bool,
                  make_request: Callable[[dict[str, Any]], messages.GenerateRequest],
                  options: Mapping[str, Any]) -> None:
         """`make_request` takes the options of the request; the other options are about the call."""
-        setup, rest = split_call_options(options, client._connection.authorization)
+        setup, rest = split_call_options(options)
         policy = rest.pop("resume", None) or ResumePolicy()
         key = rest.pop("affinity_key", "")
         request = make_request(rest)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from . import _requests, messages
 from ._base import BaseClient
-from ._channel import single_target, split_call_options
-from ._convert import from_message
+from ._channel import single_target
 from ._methods import ADMIN
-from .admin_types import (AbortResult, DrainResult, FlushPrefixCacheResult, ServerConfig,
-                          ServerLoad)
-from .options import CallOptions, ConnectionOptions, check_options, describe_options
+from .admin_types import ServerConfig
+from .answers import AbortResult, DrainResult, FlushPrefixCacheResult, ServerLoad
+from .options import CallOptions, ConnectionOptions, describe_options
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-_Type = TypeVar("_Type")
 
 
 @describe_options
@@ -40,38 +36,25 @@ class AdminClient(BaseClient):
 
     def get_load(self, **options: Unpack[CallOptions]) -> ServerLoad:
         """Returns the current load: queue, running requests, KV cache."""
-        return self._call(ServerLoad, "GetLoad", messages.GetLoadRequest(), options)
+        return self._unary(_requests.admin_call(ServerLoad, messages.GetLoadRequest(), options))
 
     def abort(self, request_ids: Sequence[str] = (), *, all: bool = False,
               tenant: str | None = None, **options: Unpack[CallOptions]) -> AbortResult:
         """Ends requests, or all of them, with Aborted; only those of `tenant` unless it is None.
         A repeated call reports ended requests as `not_found`."""
-        request = _requests.abort_request(request_ids, all, tenant)
-        return self._call(AbortResult, "Abort", request, options)
+        return self._unary(_requests.abort_call(request_ids, all, tenant, options))
 
     def drain(self, *, time_limit: float | None = None,
               **options: Unpack[CallOptions]) -> DrainResult:
         """Starts the shutdown and returns at once. Requests still running after `time_limit`
         seconds end with Unavailable; None means the server's own limit. The first call decides."""
-        request = _requests.drain_request(time_limit)
-        return self._call(DrainResult, "Drain", request, options)
+        return self._unary(_requests.drain_call(time_limit, options))
 
     def flush_prefix_cache(self, **options: Unpack[CallOptions]) -> FlushPrefixCacheResult:
         """Frees the blocks that only the prefix cache holds."""
-        request = messages.FlushPrefixCacheRequest()
-        return self._call(FlushPrefixCacheResult, "FlushPrefixCache", request, options)
+        return self._unary(_requests.admin_call(
+            FlushPrefixCacheResult, messages.FlushPrefixCacheRequest(), options))
 
     def get_config(self, **options: Unpack[CallOptions]) -> ServerConfig:
         """Returns the server's flags; secrets are masked."""
-        return self._call(ServerConfig, "GetConfig", messages.GetConfigRequest(), options)
-
-    def _call(self, kind: type[_Type], name: str, request: Any,
-              options: Mapping[str, Any]) -> _Type:
-        setup, rest = split_call_options(options, self._connection.authorization)
-        check_options(rest, (), call_of(name))
-        return from_message(kind, self._unary(name, request, setup))
-
-
-def call_of(rpc: str) -> str:
-    """Returns the method that makes this RPC: "AdminClient.get_load"."""
-    return "AdminClient." + re.sub("(?<!^)(?=[A-Z])", "_", rpc).lower()
+        return self._unary(_requests.admin_call(ServerConfig, messages.GetConfigRequest(), options))

@@ -1,8 +1,9 @@
-"""The client for asyncio."""
+"""The client for asyncio; its methods are documented in `client`."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -11,27 +12,26 @@ from typing import TYPE_CHECKING, Any, Literal
 from . import _health, _requests
 from ._aio_base import AsyncBaseClient, next_message
 from ._channel import CallSetup, split_call_options
-from ._collect import ForwardCollector, GenerateCollector, PartReader
-from ._convert import from_message
-from ._methods import HEALTH, LANGUAGE_MODEL, time_left
+from ._collect import GenerateCollector, PartReader
+from ._methods import HEALTH, LANGUAGE_MODEL
 from ._picker import is_by_affinity
 from ._resumption import Done, Start, Step, Wait
 from ._stream import StreamBase
 from ._tools import ToolLoop, execute_async
+from .answers import DetokenizeResult, FlopsQuery, ModelInfo, TokenizeResult, VerifyResult
 from .chat import Conversation, Part, ToolResult
-from .client import MAX_VALUES, WATCH_PAUSE, check_watch_end
-from .errors import TlmError, cancelled, internal
-from .model_info import ModelInfo
+from .client import WATCH_PAUSE, Client, GenerateStream, check_watch_end
+from .errors import TlmError, cancelled
 from .options import (CallOptions, ChatOptions, ConnectionOptions, ForwardOptions, GenerateOptions,
-                      RequestOptions, check_options, describe_options)
-from .types import (DetokenizeResult, Event, Finished, FlopsQuery, ForwardResult, GenerateResult,
-                    NewTokens, Prompt, ScoreResult, ServingStatus, TokenizeResult, ToolRun,
-                    VerifyResult)
+                      RequestOptions, describe_options, documented_as)
+from .types import (Event, Finished, ForwardResult, GenerateResult, NewTokens, Prompt, ScoreResult,
+                    ServingStatus, ToolRun)
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
 
+@documented_as(Client)
 @describe_options
 class AsyncClient(AsyncBaseClient):
     """`Client` for asyncio: the same calls, each awaited; streams are iterated with `async for`.
@@ -45,11 +45,6 @@ class AsyncClient(AsyncBaseClient):
     def __init__(self, targets: str | Sequence[str] = "127.0.0.1:50051", *,
                  balance: Literal["round_robin", "prefix_affinity"] = "round_robin",
                  **options: Unpack[ConnectionOptions]) -> None:
-        """`balance` distributes Generate calls over several targets: round robin, or calls with a
-        common prefix go to the same target, whose prefix cache then holds it.
-
-        Raises ValueError for options that contradict each other and for an API key that would leave
-        this host unencrypted, OSError for a file that cannot be read."""
         self._by_affinity = is_by_affinity(balance)
         self.targets = (targets,) if isinstance(targets, str) else tuple(targets)
         super().__init__(self.targets, (LANGUAGE_MODEL, HEALTH), options)
@@ -57,7 +52,6 @@ class AsyncClient(AsyncBaseClient):
         self._streams: weakref.WeakSet[AsyncGenerateStream] = weakref.WeakSet()
 
     async def close(self) -> None:
-        """Cancels all calls and closes the connections."""
         self._closed.set()
         for stream in list(self._streams):
             stream.cancel()
@@ -65,22 +59,18 @@ class AsyncClient(AsyncBaseClient):
 
     def stream(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> AsyncGenerateStream:
         """Returns the events of a Generate call, one by one. Call it inside the event loop."""
-        return self._start(lambda rest: _requests.generate_request(prompt, rest), options)
+        return self._start(functools.partial(_requests.generate_request, prompt), options)
 
     async def generate(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> GenerateResult:
-        """Returns the complete answer."""
         async with self.stream(prompt, **options) as stream:
             return await stream.result()
 
     def stream_chat(self, conversation: Conversation,
                     **options: Unpack[ChatOptions]) -> AsyncGenerateStream:
-        """Works like `stream`, for a conversation: messages, oldest first, of class Message or in
-        the form of OpenAI's API."""
-        return self._start(lambda rest: _requests.chat_request(conversation, rest), options)
+        return self._start(functools.partial(_requests.chat_request, conversation), options)
 
     async def chat(self, conversation: Conversation,
                    **options: Unpack[ChatOptions]) -> GenerateResult:
-        """Works like `generate`, for a conversation; append `result.message` to it."""
         async with self.stream_chat(conversation, **options) as stream:
             return await stream.result()
 
@@ -107,15 +97,8 @@ class AsyncClient(AsyncBaseClient):
 
     async def forward(self, inputs: Sequence[str] | Sequence[Sequence[int]],
                       **options: Unpack[ForwardOptions]) -> ForwardResult:
-        """Returns rows over the vocabulary for texts, or for lists of token ids."""
-        setup, rest = split_call_options(options, self._connection.authorization)
-        max_values = rest.pop("max_values", None)
-        collector = ForwardCollector(MAX_VALUES if max_values is None else max_values)
-        request = _requests.forward_request(inputs, rest)
-        target = self._picker.next(time.monotonic())
-        assert target is not None
-        timeout = time_left(time.monotonic() + setup.timeout)
-        call = self._replicas[target].call("Forward", request, timeout, setup.wait_for_ready, setup)
+        request, setup, collector = _requests.forward_call(inputs, options)
+        call = self._begin("Forward", request, setup, time.monotonic() + setup.timeout)
         reader = aiter(call)
         try:
             while (message := await next_message(reader, call)) is not None:
@@ -127,76 +110,51 @@ class AsyncClient(AsyncBaseClient):
     async def score(self, prompt: Prompt, continuations: Sequence[Prompt], *, top_logprobs: int = 0,
                     add_special_tokens: bool | None = None,
                     **options: Unpack[RequestOptions]) -> ScoreResult:
-        """Returns the probability of each continuation of the prompt."""
-        setup, rest = split_call_options(options, self._connection.authorization)
-        request = _requests.score_request(prompt, continuations, top_logprobs, add_special_tokens,
-                                          rest)
-        response = await self._unary("Score", request, setup)
-        if len(response.scores) != len(request.continuations):
-            raise internal(f"the server sent {len(response.scores)} scores for "
-                           f"{len(request.continuations)} continuations")
-        return from_message(ScoreResult, response)
+        return await self._unary(_requests.score_call(prompt, continuations, top_logprobs,
+                                                      add_special_tokens, options))
 
     async def verify(self, prompt: Prompt, claimed: Sequence[int] | GenerateResult, *,
                      output_index: int = 0, fingerprint: str | None = None,
                      **options: Unpack[GenerateOptions]) -> VerifyResult:
-        """Checks whether `generate` gives these tokens for this prompt with these options, at the
-        cost of a prompt. A result that was requested with token_ids brings its seed and its
-        fingerprint; with ids alone a `seed` is needed unless the temperature is 0."""
-        return await self._verify(lambda rest: _requests.generate_request(prompt, rest), claimed,
-                                  output_index, fingerprint, options)
+        request = functools.partial(_requests.generate_request, prompt)
+        return await self._unary(_requests.verify_call(request, claimed, output_index, fingerprint,
+                                                       options))
 
     async def verify_chat(self, conversation: Conversation,
                           claimed: Sequence[int] | GenerateResult, *, output_index: int = 0,
                           fingerprint: str | None = None,
                           **options: Unpack[ChatOptions]) -> VerifyResult:
-        """Works like `verify`, for an answer of `chat`."""
-        return await self._verify(lambda rest: _requests.chat_request(conversation, rest), claimed,
-                                  output_index, fingerprint, options)
+        request = functools.partial(_requests.chat_request, conversation)
+        return await self._unary(_requests.verify_call(request, claimed, output_index, fingerprint,
+                                                       options))
 
     async def model_info(self, *, include_tensors: bool = False, flops: FlopsQuery | None = None,
                          **options: Unpack[RequestOptions]) -> ModelInfo:
-        """Returns the served model, its cost and the limits that apply."""
-        setup, rest = split_call_options(options, self._connection.authorization)
-        request = _requests.model_info_request(include_tensors, flops, rest)
-        return from_message(ModelInfo, await self._unary("ModelInfo", request, setup))
+        return await self._unary(_requests.model_info_call(include_tensors, flops, options))
 
     async def tokenize(self, text: str, *, add_special_tokens: bool | None = None,
                        **options: Unpack[RequestOptions]) -> TokenizeResult:
-        setup, rest = split_call_options(options, self._connection.authorization)
-        request = _requests.tokenize_request(text, add_special_tokens, rest)
-        return from_message(TokenizeResult, await self._unary("Tokenize", request, setup))
+        return await self._unary(_requests.tokenize_call(text, add_special_tokens, options))
 
     async def detokenize(self, token_ids: Sequence[int], *, skip_special_tokens: bool | None = None,
                          **options: Unpack[RequestOptions]) -> DetokenizeResult:
-        setup, rest = split_call_options(options, self._connection.authorization)
-        request = _requests.detokenize_request(token_ids, skip_special_tokens, rest)
-        return from_message(DetokenizeResult, await self._unary("Detokenize", request, setup))
+        return await self._unary(
+            _requests.detokenize_call(token_ids, skip_special_tokens, options))
 
     async def health(self, service: str = "", **options: Unpack[CallOptions]) -> ServingStatus:
-        """Returns the health of a service, by its full name, on one of the targets; "" is the whole
-        server. NotFound for a service that the server does not know."""
-        setup, rest = split_call_options(options, self._connection.authorization)
-        check_options(rest, (), "Client.health")
-        request = _health.HealthCheckRequest(service=service)
-        return ServingStatus((await self._unary("Check", request, setup)).status)
+        return await self._unary(_requests.health_call(service, options))
 
     async def wait_until_serving(self, service: str = "", *, timeout: float = 60.0) -> None:
-        """Returns once the service is SERVING on one of the targets, or raises DeadlineExceeded."""
-        options = {"timeout": timeout, "wait_for_ready": len(self.targets) == 1}
-        setup, _ = split_call_options(options, self._connection.authorization)
+        setup, _ = split_call_options(
+            {"timeout": timeout, "wait_for_ready": len(self.targets) == 1})
         deadline = time.monotonic() + timeout
         while not await self._watch(service, setup, deadline):
             if await _is_set_within(self._closed, WATCH_PAUSE):
                 raise cancelled()
 
     async def _watch(self, service: str, setup: CallSetup, deadline: float) -> bool:
-        """Runs one Watch call until SERVING (true) or its end."""
-        target = self._picker.next(time.monotonic())
-        assert target is not None
         request = _health.HealthCheckRequest(service=service)
-        call = self._replicas[target].call("Watch", request, time_left(deadline),
-                                           setup.wait_for_ready, setup)
+        call = self._begin("Watch", request, setup, deadline)
         reader = aiter(call)
         try:
             while (response := await next_message(reader, call)) is not None:
@@ -208,18 +166,13 @@ class AsyncClient(AsyncBaseClient):
             call.cancel()
         return False
 
-    async def _verify(self, make_request: Any, claimed: Any, output_index: int,
-                      fingerprint: str | None, options: Mapping[str, Any]) -> VerifyResult:
-        setup, rest = split_call_options(options, self._connection.authorization)
-        request = _requests.verify_request(make_request, claimed, output_index, fingerprint, rest)
-        return from_message(VerifyResult, await self._unary("Verify", request, setup))
-
     def _start(self, make_request: Any, options: Mapping[str, Any]) -> AsyncGenerateStream:
         stream = AsyncGenerateStream(self, self._by_affinity, make_request, options)
         self._streams.add(stream)
         return stream
 
 
+@documented_as(GenerateStream)
 class AsyncGenerateStream(StreamBase):
     """The events of a Generate call, across failures of replicas.
 
@@ -268,14 +221,11 @@ class AsyncGenerateStream(StreamBase):
         raise StopAsyncIteration
 
     async def text(self) -> AsyncIterator[str]:
-        """Yields the text of the remaining events, of all outputs."""
         async for event in self:
             if isinstance(event, NewTokens) and event.text:
                 yield event.text
 
     async def parts(self) -> AsyncIterator[Part]:
-        """Yields the parts of the first output, from the remaining events. Without `tools`,
-        `reasoning` or `regions`, everything is text."""
         reader = PartReader(self._regions)
         async for event in self:
             if isinstance(event, (NewTokens, Finished)) and event.output_index == 0:
@@ -283,8 +233,6 @@ class AsyncGenerateStream(StreamBase):
                     yield part
 
     async def result(self, on_part: Callable[[Part], object] | None = None) -> GenerateResult:
-        """Returns the complete answer; call it before reading any event. `on_part` gets the parts
-        of the first output as they come."""
         collector = GenerateCollector(self._regions)
         async for event in self:
             collector.add(event, on_part)
@@ -296,7 +244,6 @@ class AsyncGenerateStream(StreamBase):
         self._call.cancel()
 
     async def close(self) -> None:
-        """Ends the stream and cancels its call."""
         self.cancel()
         self._resumption.release()
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-from ._convert import WireEnum
+from .answers import RegionDelta, RegionFinished, RegionStarted, ToolCallStarted
 from .json_model import JsonModel, JsonSchema
 
 _Model = TypeVar("_Model", bound=JsonModel)
@@ -77,44 +77,6 @@ class Reasoning:
 
     enabled: bool | None = None
     budget_tokens: int | None = None
-
-
-class RegionKind(WireEnum):
-    UNSPECIFIED = 0
-    REASONING = 1
-    TEXT = 2
-    TOOL_CALL = 3
-
-
-@dataclass(frozen=True, slots=True)
-class ToolCallStarted:
-    """The model calls a tool: its `index`-th call of this answer."""
-
-    index: int
-    id: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class RegionStarted:
-    region_index: int
-    kind: RegionKind
-    tool_call: ToolCallStarted | None
-
-
-@dataclass(frozen=True, slots=True)
-class RegionDelta:
-    region_index: int
-    kind: RegionKind
-    text: str
-    arguments_json: str
-
-
-@dataclass(frozen=True, slots=True)
-class RegionFinished:
-    region_index: int
-    kind: RegionKind
-    complete: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import functools
 import threading
 import time
 import weakref
@@ -14,28 +15,25 @@ import grpc
 from . import _health, _requests
 from ._base import BaseClient
 from ._channel import CallSetup, split_call_options
-from ._collect import ForwardCollector, GenerateCollector, PartReader
-from ._convert import from_message
-from ._methods import HEALTH, LANGUAGE_MODEL, time_left
+from ._collect import GenerateCollector, PartReader
+from ._methods import HEALTH, LANGUAGE_MODEL
 from ._picker import is_by_affinity
 from ._resumption import Start, Step, Wait
 from ._stream import StreamBase
 from ._tools import ToolLoop, execute
+from .answers import DetokenizeResult, FlopsQuery, ModelInfo, TokenizeResult, VerifyResult
 from .chat import Conversation, Part, ToolResult
-from .errors import TlmError, cancelled, error_of_rpc, internal, make_error
-from .model_info import ModelInfo
+from .errors import TlmError, cancelled, error_of_rpc, make_error
 from .options import (CallOptions, ChatOptions, ConnectionOptions, ForwardOptions, GenerateOptions,
-                      RequestOptions, check_options, describe_options)
-from .types import (DetokenizeResult, Event, Finished, FlopsQuery, ForwardResult, GenerateResult,
-                    NewTokens, Prompt, ScoreResult, ServingStatus, TokenizeResult, ToolRun,
-                    VerifyResult)
+                      RequestOptions, describe_options)
+from .types import (Event, Finished, ForwardResult, GenerateResult, NewTokens, Prompt, ScoreResult,
+                    ServingStatus, ToolRun)
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
 # Seconds between two health watches: a watch ends when the server restarts.
 WATCH_PAUSE = 0.1
-MAX_VALUES = 1 << 30
 
 
 @describe_options
@@ -80,7 +78,7 @@ class Client(BaseClient):
 
     def stream(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> GenerateStream:
         """Returns the events of a Generate call, one by one."""
-        return self._start(lambda rest: _requests.generate_request(prompt, rest), options)
+        return self._start(functools.partial(_requests.generate_request, prompt), options)
 
     def generate(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> GenerateResult:
         """Returns the complete answer."""
@@ -91,7 +89,7 @@ class Client(BaseClient):
                     **options: Unpack[ChatOptions]) -> GenerateStream:
         """Works like `stream`, for a conversation: messages, oldest first, of class Message or in
         the form of OpenAI's API."""
-        return self._start(lambda rest: _requests.chat_request(conversation, rest), options)
+        return self._start(functools.partial(_requests.chat_request, conversation), options)
 
     def chat(self, conversation: Conversation,
              **options: Unpack[ChatOptions]) -> GenerateResult:
@@ -125,13 +123,8 @@ class Client(BaseClient):
     def forward(self, inputs: Sequence[str] | Sequence[Sequence[int]],
                 **options: Unpack[ForwardOptions]) -> ForwardResult:
         """Returns rows over the vocabulary for texts, or for lists of token ids."""
-        setup, rest = split_call_options(options, self._connection.authorization)
-        max_values = rest.pop("max_values", None)
-        collector = ForwardCollector(MAX_VALUES if max_values is None else max_values)
-        request = _requests.forward_request(inputs, rest)
-        target = self._picker.next(time.monotonic())
-        assert target is not None
-        call = self._call(target, "Forward", request, setup)
+        request, setup, collector = _requests.forward_call(inputs, options)
+        call = self._begin("Forward", request, setup, time.monotonic() + setup.timeout)
         try:
             for message in call:
                 collector.add(message)
@@ -145,14 +138,8 @@ class Client(BaseClient):
               add_special_tokens: bool | None = None,
               **options: Unpack[RequestOptions]) -> ScoreResult:
         """Returns the probability of each continuation of the prompt."""
-        setup, rest = split_call_options(options, self._connection.authorization)
-        request = _requests.score_request(prompt, continuations, top_logprobs, add_special_tokens,
-                                          rest)
-        response = self._unary("Score", request, setup)
-        if len(response.scores) != len(request.continuations):
-            raise internal(f"the server sent {len(response.scores)} scores for "
-                           f"{len(request.continuations)} continuations")
-        return from_message(ScoreResult, response)
+        return self._unary(_requests.score_call(prompt, continuations, top_logprobs,
+                                                add_special_tokens, options))
 
     def verify(self, prompt: Prompt, claimed: Sequence[int] | GenerateResult, *,
                output_index: int = 0, fingerprint: str | None = None,
@@ -160,47 +147,42 @@ class Client(BaseClient):
         """Checks whether `generate` gives these tokens for this prompt with these options, at the
         cost of a prompt. A result that was requested with token_ids brings its seed and its
         fingerprint; with ids alone a `seed` is needed unless the temperature is 0."""
-        return self._verify(lambda rest: _requests.generate_request(prompt, rest), claimed,
-                            output_index, fingerprint, options)
+        request = functools.partial(_requests.generate_request, prompt)
+        return self._unary(_requests.verify_call(request, claimed, output_index, fingerprint,
+                                                 options))
 
     def verify_chat(self, conversation: Conversation, claimed: Sequence[int] | GenerateResult, *,
                     output_index: int = 0, fingerprint: str | None = None,
                     **options: Unpack[ChatOptions]) -> VerifyResult:
         """Works like `verify`, for an answer of `chat`."""
-        return self._verify(lambda rest: _requests.chat_request(conversation, rest), claimed,
-                            output_index, fingerprint, options)
+        request = functools.partial(_requests.chat_request, conversation)
+        return self._unary(_requests.verify_call(request, claimed, output_index, fingerprint,
+                                                 options))
 
     def model_info(self, *, include_tensors: bool = False, flops: FlopsQuery | None = None,
                    **options: Unpack[RequestOptions]) -> ModelInfo:
         """Returns the served model, its cost and the limits that apply."""
-        setup, rest = split_call_options(options, self._connection.authorization)
-        request = _requests.model_info_request(include_tensors, flops, rest)
-        return from_message(ModelInfo, self._unary("ModelInfo", request, setup))
+        return self._unary(_requests.model_info_call(include_tensors, flops, options))
 
     def tokenize(self, text: str, *, add_special_tokens: bool | None = None,
                  **options: Unpack[RequestOptions]) -> TokenizeResult:
-        setup, rest = split_call_options(options, self._connection.authorization)
-        request = _requests.tokenize_request(text, add_special_tokens, rest)
-        return from_message(TokenizeResult, self._unary("Tokenize", request, setup))
+        """Returns the token ids of a text, and the bytes of each."""
+        return self._unary(_requests.tokenize_call(text, add_special_tokens, options))
 
     def detokenize(self, token_ids: Sequence[int], *, skip_special_tokens: bool | None = None,
                    **options: Unpack[RequestOptions]) -> DetokenizeResult:
-        setup, rest = split_call_options(options, self._connection.authorization)
-        request = _requests.detokenize_request(token_ids, skip_special_tokens, rest)
-        return from_message(DetokenizeResult, self._unary("Detokenize", request, setup))
+        """Returns the text of token ids."""
+        return self._unary(_requests.detokenize_call(token_ids, skip_special_tokens, options))
 
     def health(self, service: str = "", **options: Unpack[CallOptions]) -> ServingStatus:
         """Returns the health of a service, by its full name, on one of the targets; "" is the whole
         server. NotFound for a service that the server does not know."""
-        setup, rest = split_call_options(options, self._connection.authorization)
-        check_options(rest, (), "Client.health")
-        request = _health.HealthCheckRequest(service=service)
-        return ServingStatus(self._unary("Check", request, setup).status)
+        return self._unary(_requests.health_call(service, options))
 
     def wait_until_serving(self, service: str = "", *, timeout: float = 60.0) -> None:
         """Returns once the service is SERVING on one of the targets, or raises DeadlineExceeded."""
-        options = {"timeout": timeout, "wait_for_ready": len(self.targets) == 1}
-        setup, _ = split_call_options(options, self._connection.authorization)
+        setup, _ = split_call_options(
+            {"timeout": timeout, "wait_for_ready": len(self.targets) == 1})
         deadline = time.monotonic() + timeout
         while not self._watch(service, setup, deadline):
             if self._closed.wait(WATCH_PAUSE):
@@ -208,11 +190,8 @@ class Client(BaseClient):
 
     def _watch(self, service: str, setup: CallSetup, deadline: float) -> bool:
         """Runs one Watch call until SERVING (true) or its end."""
-        target = self._picker.next(time.monotonic())
-        assert target is not None
         request = _health.HealthCheckRequest(service=service)
-        call = self._replicas[target].call("Watch", request, time_left(deadline),
-                                           setup.wait_for_ready, setup)
+        call = self._begin("Watch", request, setup, deadline)
         try:
             return any(response.status == ServingStatus.SERVING for response in call)
         except grpc.RpcError as error:
@@ -221,21 +200,11 @@ class Client(BaseClient):
         finally:
             call.cancel()
 
-    def _verify(self, make_request: Any, claimed: Any, output_index: int, fingerprint: str | None,
-                options: Mapping[str, Any]) -> VerifyResult:
-        setup, rest = split_call_options(options, self._connection.authorization)
-        request = _requests.verify_request(make_request, claimed, output_index, fingerprint, rest)
-        return from_message(VerifyResult, self._unary("Verify", request, setup))
-
     def _start(self, make_request: Any, options: Mapping[str, Any]) -> GenerateStream:
         stream = GenerateStream(self, self._by_affinity, make_request, options)
         with self._lock:
             self._streams.add(stream)
         return stream
-
-    def _call(self, target: int, name: str, request: Any, setup: CallSetup) -> Any:
-        timeout = time_left(time.monotonic() + setup.timeout)
-        return self._replicas[target].call(name, request, timeout, setup.wait_for_ready, setup)
 
 
 class GenerateStream(StreamBase):

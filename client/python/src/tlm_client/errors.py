@@ -11,7 +11,7 @@ import grpc
 
 from . import _rpc, messages
 from ._convert import from_message, seconds_of
-from .types import Usage
+from .answers import Usage
 
 _DETAILS = "grpc-status-details-bin"
 _USAGE = "tlm-usage-bin"

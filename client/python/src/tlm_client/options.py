@@ -14,7 +14,7 @@ import importlib.resources
 import inspect
 import json
 import textwrap
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypedDict, TypeVar
 
 from .chat import Reasoning, ToolLike
@@ -188,6 +188,16 @@ def describe_options(client: _Class) -> _Class:
     return client
 
 
+def documented_as(twin: type) -> Callable[[_Class], _Class]:
+    """Decorates a class for asyncio: its methods without a docstring have their twins'."""
+    def decorate(kind: _Class) -> _Class:
+        for name, method in vars(kind).items():
+            if inspect.isfunction(method) and method.__doc__ is None:
+                method.__doc__ = getattr(getattr(twin, name, None), "__doc__", None)
+        return kind
+    return decorate
+
+
 def unknown_option(name: str, call: str) -> TypeError:
     """Makes the error for an option that `call`, such as "Client.generate", does not have."""
     arguments = _arguments[call]
@@ -214,7 +224,8 @@ def _describe(method: Any) -> None:
     added, text = _options_of(options)
     parameters += added
     method.__signature__ = signature.replace(parameters=parameters)
-    method.__doc__ = f"{inspect.cleandoc(method.__doc__ or '')}\n\n{text}"
+    if method.__doc__ is not None:
+        method.__doc__ = f"{inspect.cleandoc(method.__doc__)}\n\n{text}"
     _arguments[method.__qualname__.removesuffix(".__init__")] = [
         parameter.name for parameter in parameters[1:]]
 

@@ -1,7 +1,7 @@
 """The classes of the client's results and arguments.
 
-The names are taken from the wire contract (proto/tlm/v1), whose comments state meaning, unit, range
-and default. Times are seconds. `None` means that the server did not send the value.
+Those that are one message of the wire contract (proto/tlm/v1) are in `answers`, which the build
+writes. Times are seconds. `None` means that the server did not send the value.
 """
 
 from __future__ import annotations
@@ -14,43 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from ._convert import WireEnum
+from .answers import *  # noqa: F403
+from .answers import (FinishReason, ForwardHeader, PromptTokens, ResourceUsage, Started, Summary,
+                      Timing, Token, Usage)
 from .chat import Message, RegionEvent, ToolCall, ToolResult
 from .json_model import JsonModel, JsonSchema
-
-# The type, for classes with a field called `bytes`.
-_Bytes: TypeAlias = bytes
 
 # Text, or token ids that are used as they are.
 Prompt: TypeAlias = str | Sequence[int] | npt.NDArray[np.integer[Any]]
 
 _Model = TypeVar("_Model", bound=JsonModel)
-
-
-class FinishReason(WireEnum):
-    UNSPECIFIED = 0
-    EOS = 1
-    STOP = 2
-    LENGTH = 3
-    CONTEXT_LENGTH = 4
-    TIME_LIMIT = 5
-    CONSTRAINT = 6
-    CONSTRAINT_COMPLETE = 7
-
-
-class DataType(WireEnum):
-    UNSPECIFIED = 0
-    FLOAT32 = 1
-    BFLOAT16 = 2
-    FLOAT16 = 3
-    INT8 = 4
-    BLOCKS = 5
-
-
-class RowValues(WireEnum):
-    UNSPECIFIED = 0
-    LOGITS = 1
-    LOG_PROBABILITIES = 2
-    PROBABILITIES = 3
 
 
 class ServingStatus(WireEnum):
@@ -60,83 +33,6 @@ class ServingStatus(WireEnum):
     SERVING = 1
     NOT_SERVING = 2
     SERVICE_UNKNOWN = 3
-
-
-@dataclass(frozen=True, slots=True)
-class TopToken:
-    id: int
-    logprob: float
-    rank: int
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    id: int
-    bytes: _Bytes
-    logprob: float | None
-    rank: int | None
-    top: tuple[TopToken, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SamplingParams:
-    temperature: float | None
-    top_k: int | None
-    top_p: float | None
-    min_p: float | None
-    typical_p: float | None
-    repetition_penalty: float | None
-    presence_penalty: float | None
-    frequency_penalty: float | None
-    seed: int | None
-    num_sequences: int | None
-    logit_bias: dict[int, float]
-    allowed_token_ids: tuple[int, ...]
-    banned_token_ids: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    prompt_tokens: int
-    cached_prompt_tokens: int
-    completion_tokens: int
-    reasoning_tokens: int | None = None  # set if the events have regions
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    queue: float
-    prefill: float
-    first_token: float | None
-    decode: float | None
-    total: float
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceUsage:
-    flops: int
-    kv_blocks_peak: int
-    weight_bytes_read: int
-
-
-@dataclass(frozen=True, slots=True)
-class Started:
-    """First event of a stream, once."""
-
-    request_id: str
-    effective: SamplingParams
-    prompt_token_count: int
-    cached_prompt_tokens: int
-    fingerprint: str
-    queue_time: float
-
-
-@dataclass(frozen=True, slots=True)
-class PromptTokens:
-    """A part of the prompt with its log-probabilities, if requested."""
-
-    offset: int
-    tokens: tuple[Token, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,25 +57,6 @@ class Finished:
     eos_token_id: int | None
     completion_tokens: int
     regions: tuple[RegionEvent, ...] = ()  # the rest, up to the end of the last region
-
-
-@dataclass(frozen=True, slots=True)
-class SpeculationUsage:
-    """The server's guesses and what they saved, over all outputs."""
-
-    drafted_tokens: int
-    accepted_tokens: int
-    steps_saved: int
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """Last event of a successful stream, once."""
-
-    usage: Usage
-    timing: Timing | None
-    resources: ResourceUsage | None
-    speculation: SpeculationUsage | None = None
 
 
 Event: TypeAlias = Started | PromptTokens | NewTokens | Finished | Summary
@@ -293,26 +170,6 @@ class ToolRun:
         return self.answer.content
 
 
-@dataclass(frozen=True, slots=True)
-class ForwardHeader:
-    rows_total: int
-    vocab_size: int
-    dtype: DataType
-    values: RowValues
-    fingerprint: str
-    row_width: int
-    request_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class ForwardSummary:
-    """Last message of a successful stream of rows; ForwardResult has it."""
-
-    usage: Usage
-    timing: Timing | None
-    resources: ResourceUsage | None
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class ForwardResult:
     """The rows of a Forward call, in the order of the request's sequences, positions rising.
@@ -361,49 +218,6 @@ class ScoreResult:
     scores: tuple[ContinuationScore, ...]  # one per continuation, in order
     usage: Usage
     fingerprint: str
-
-
-@dataclass(frozen=True, slots=True)
-class Mismatch:
-    """The first claimed token that is not the server's own."""
-
-    index: int
-    position: int
-    claimed_token_id: int
-    token_id: int | None  # the server's; None if the output had ended
-    finished: FinishReason | None  # why it had ended
-
-
-@dataclass(frozen=True, slots=True)
-class VerifyResult:
-    request_id: str
-    fingerprint: str
-    verified: bool
-    verified_token_count: int
-    mismatch: Mismatch | None
-    finish_reason: FinishReason  # UNSPECIFIED if the output continues after the tokens
-    usage: Usage
-
-
-@dataclass(frozen=True, slots=True)
-class TokenizeResult:
-    token_ids: tuple[int, ...]
-    token_bytes: tuple[bytes, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DetokenizeResult:
-    text: str
-    bytes: _Bytes
-
-
-@dataclass(frozen=True, slots=True)
-class FlopsQuery:
-    """The workload whose FLOPs ModelInfo counts."""
-
-    batch: int = 0
-    prompt_tokens: int = 0
-    new_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
