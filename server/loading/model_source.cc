@@ -10,7 +10,6 @@
 #include "model/base/json.h"
 #include "model/config/config_reader.h"
 #include "model/config/presets.h"
-#include "model/weights/gguf_file.h"
 #include "model/weights/name_map.h"
 
 namespace tlm {
@@ -31,8 +30,7 @@ bool LooksLikeHubName(const std::string& text) {
 }
 
 // `flag` names the path in messages.
-absl::Status CheckModelPath(std::string_view flag, const std::string& path) {
-  if (IsGgufFile(path)) return absl::OkStatus();
+absl::Status CheckDirectory(std::string_view flag, const std::string& path) {
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(path, error);
   if (std::filesystem::is_directory(status)) return absl::OkStatus();
@@ -55,26 +53,33 @@ absl::Status CheckModelPath(std::string_view flag, const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<ModelConfig> ReadConfiguration(const ServerOptions& options, std::string_view flag) {
-  if (options.preset.empty()) {
-    TLM_RETURN_IF_ERROR(CheckModelPath(flag, options.model_dir));
-    return ReadConfigOf(options.model_dir);
+absl::StatusOr<OpenedModel> OpenModel(const ServerOptions& options, std::string_view flag) {
+  OpenedModel model;
+  if (!options.preset.empty()) {
+    model.name = options.preset;
+    TLM_ASSIGN_OR_RETURN(const std::string text, PresetConfig(options.preset));
+    TLM_ASSIGN_OR_RETURN(model.config, ParseModelConfig(text));
+    return model;
   }
-  TLM_ASSIGN_OR_RETURN(const std::string text, PresetConfig(options.preset));
-  return ParseModelConfig(text);
+  model.name = NameOf(options.model_dir);
+  TLM_ASSIGN_OR_RETURN(model.files, ModelFiles::Open(options.model_dir));
+  if (!model.files->is_gguf()) TLM_RETURN_IF_ERROR(CheckDirectory(flag, options.model_dir));
+  TLM_ASSIGN_OR_RETURN(model.config, model.files->ReadConfig());
+  return model;
 }
 
-absl::StatusOr<ModelSource> ModelSource::Open(const ServerOptions& options, std::string_view flag) {
+absl::StatusOr<ModelSource> ModelSource::Open(const ServerOptions& options,
+                                              const OpenedModel& model) {
   ModelSource source;
-  source.name_ = options.preset.empty() ? NameOf(options.model_dir) : options.preset;
-  TLM_ASSIGN_OR_RETURN(source.config_, ReadConfiguration(options, flag));
+  source.name_ = model.name;
+  source.config_ = model.config;
   TLM_RETURN_IF_ERROR(options.random_weights.has_value() ? source.PlanRandom(options)
-                                                         : source.OpenFiles(options.model_dir));
+                                                         : source.OpenFiles(*model.files));
   return source;
 }
 
-absl::Status ModelSource::OpenFiles(const std::string& path) {
-  TLM_ASSIGN_OR_RETURN(checkpoint_, Checkpoint::Open(path));
+absl::Status ModelSource::OpenFiles(const ModelFiles& files) {
+  TLM_ASSIGN_OR_RETURN(checkpoint_, Checkpoint::Open(files));
   TLM_RETURN_IF_ERROR(WithFile(BindFiles()));
   for (const auto& [name, tensor] : checkpoint_->tensors()) {
     tensors_.push_back({name, tensor.dtype, tensor.shape, tensor.dtype});

@@ -1,4 +1,4 @@
-// Reads a model's configuration and weights from a directory, a GGUF file, or a preset and a seed.
+// Opens a model's configuration and weights from a directory, a GGUF file, or a preset and a seed.
 #ifndef TLM_SERVER_LOADING_MODEL_SOURCE_H_
 #define TLM_SERVER_LOADING_MODEL_SOURCE_H_
 
@@ -17,6 +17,7 @@
 #include "model/transformer_lm/packed_weights.h"
 #include "model/weights/checkpoint.h"
 #include "model/weights/checkpoint_pager.h"
+#include "model/weights/model_files.h"
 #include "model/weights/model_weights.h"
 #include "model/weights/quantised_weights.h"
 #include "model/weights/random_weights.h"
@@ -25,21 +26,27 @@
 
 namespace tlm {
 
-// Reads the configuration of the preset, the directory or the GGUF file. NOT_FOUND or
-// FAILED_PRECONDITION, naming `flag`, when --model, or another flag in its place, names none of
-// these; other errors as of ReadConfigOf.
-absl::StatusOr<ModelConfig> ReadConfiguration(const ServerOptions& options,
-                                              std::string_view flag = "model");
+// A model whose configuration is read, and nothing of its weights.
+struct OpenedModel {
+  std::string name;                 // of the preset, the directory or the file
+  std::optional<ModelFiles> files;  // nullopt: a preset
+  ModelConfig config;
+};
+
+// Opens the preset, the directory or the GGUF file. NOT_FOUND or FAILED_PRECONDITION, naming
+// `flag`, when --model, or another flag in its place, names none of these; other errors as of
+// ModelFiles.
+absl::StatusOr<OpenedModel> OpenModel(const ServerOptions& options,
+                                      std::string_view flag = "model");
 
 // A model before its weights are read or generated. Move-only.
 class ModelSource {
  public:
-  // Reads the configuration, and opens the checkpoint if the weights come from files; takes no
-  // memory for them. Errors name the file, the tensor or the flag, as of ReadConfiguration.
-  static absl::StatusOr<ModelSource> Open(const ServerOptions& options,
-                                          std::string_view flag = "model");
+  // Opens the checkpoint if the weights come from files; takes no memory for them. Errors name the
+  // file or the tensor.
+  static absl::StatusOr<ModelSource> Open(const ServerOptions& options, const OpenedModel& model);
 
-  const std::string& name() const { return name_; }  // of the preset, the directory or the file
+  const std::string& name() const { return name_; }  // see OpenedModel
   const ModelConfig& config() const { return config_; }
   // Returns every tensor, sorted by name, in the type in which `ops` takes it alone: F64 as F32.
   // Block-quantised tensors are listed dequantised where `ops` takes no blocks, and with kFloat32.
@@ -78,7 +85,7 @@ class ModelSource {
   std::optional<Checkpoint> TakeCheckpoint() { return std::move(checkpoint_); }
 
  private:
-  absl::Status OpenFiles(const std::string& path);
+  absl::Status OpenFiles(const ModelFiles& files);
   absl::Status BindFiles();
   // Reads the identity from the files, with threads of its own.
   absl::StatusOr<std::string> ReadIdentity() const;

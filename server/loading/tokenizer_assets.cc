@@ -118,11 +118,10 @@ void SetSamplingDefaults(const GenerationDefaults& from, SamplingParams& samplin
 }
 
 absl::StatusOr<TokenizerAssets> LoadGgufAssets(const ServerOptions& options,
-                                               const ModelConfig& config) {
-  const std::string& path = options.model_dir;
-  TLM_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(path));
+                                               const ModelFiles& files, const ModelConfig& config) {
+  const std::string& path = files.path();
   TokenizerAssets assets;
-  const GgufMetadata& metadata = file.header().metadata;
+  const GgufMetadata& metadata = files.metadata();
   TLM_RETURN_IF_ERROR(WithContext(LoadGgufTokenizer(metadata, config, assets), path));
   TLM_RETURN_IF_ERROR(WithContext(LoadGgufTemplate(metadata, assets), path));
   if (options.model_sampling_defaults) {
@@ -130,7 +129,8 @@ absl::StatusOr<TokenizerAssets> LoadGgufAssets(const ServerOptions& options,
     if (!defaults.ok()) return WithContext(defaults.status(), path);
     SetSamplingDefaults(*defaults, assets.sampling);
   }
-  TLM_RETURN_IF_ERROR(file.mapped().CheckUnchanged());
+  files.ReleaseHeaders();
+  TLM_RETURN_IF_ERROR(files.CheckUnchanged());
   return assets;
 }
 
@@ -252,26 +252,26 @@ absl::StatusOr<std::vector<ModelFile>> ReadGgufTokenizerFiles(const std::string&
   return files;
 }
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerAlone(const std::string& model) {
-  if (IsGgufFile(model)) {
-    TLM_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(model));
-    auto tokenizer = MakeGgufTokenizer(file.header().metadata);
-    if (!tokenizer.ok()) return WithContext(tokenizer.status(), model);
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerAlone(const ModelFiles& files) {
+  if (files.is_gguf()) {
+    auto tokenizer = MakeGgufTokenizer(files.metadata());
+    files.ReleaseHeaders();
+    if (!tokenizer.ok()) return WithContext(tokenizer.status(), files.path());
     return tokenizer;
   }
-  const std::string path = model + "/tokenizer.json";
+  const std::string path = files.path() + "/tokenizer.json";
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return nullptr;
   return Tokenizer::Load(path);
 }
 
 absl::StatusOr<TokenizerAssets> LoadTokenizerAssets(const ServerOptions& options,
-                                                    const ModelConfig& config) {
+                                                    const OpenedModel& model) {
   TokenizerAssets assets;
-  if (options.model_dir.empty()) return assets;
-  TLM_ASSIGN_OR_RETURN(assets, IsGgufFile(options.model_dir)
-                                   ? LoadGgufAssets(options, config)
-                                   : LoadDirectoryAssets(options, config));
+  if (!model.files.has_value()) return assets;
+  TLM_ASSIGN_OR_RETURN(assets, model.files->is_gguf()
+                                   ? LoadGgufAssets(options, *model.files, model.config)
+                                   : LoadDirectoryAssets(options, model.config));
   if (assets.tokenizer != nullptr) {
     TLM_ASSIGN_OR_RETURN(assets.chat_format,
                          FindChatFormat(assets.chat.get(), *assets.tokenizer,

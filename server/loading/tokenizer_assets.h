@@ -12,10 +12,10 @@
 #include "model/base/gguf_header.h"
 #include "model/chat/chat_format.h"
 #include "model/chat/chat_template.h"
-#include "model/config/model_config.h"
 #include "model/sampling/sampling_job.h"
 #include "model/tokenizer/tokenizer.h"
 #include "server/config/options.h"
+#include "server/loading/model_source.h"
 #include "server/serving/served_model.h"
 
 namespace tlm {
@@ -61,10 +61,10 @@ struct TokenizerAssets {
 // Logs missing parts, and a chat template that this program cannot run. Other errors name the file
 // and the part at fault.
 absl::StatusOr<TokenizerAssets> LoadTokenizerAssets(const ServerOptions& options,
-                                                    const ModelConfig& config);
+                                                    const OpenedModel& model);
 
-// Returns the tokenizer of a model directory or a GGUF file; null: it has none. Errors as above.
-absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerAlone(const std::string& model);
+// Returns the tokenizer of a model; null: it has none. Errors as above.
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerAlone(const ModelFiles& files);
 
 }  // namespace tlm
 

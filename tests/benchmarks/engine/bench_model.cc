@@ -12,7 +12,7 @@
 #include "model/transformer_lm/calibration.h"
 #include "model/transformer_lm/packed_weights.h"
 #include "model/weights/checkpoint.h"
-#include "model/weights/gguf_file.h"
+#include "model/weights/model_files.h"
 #include "model/weights/model_weights.h"
 #include "model/weights/random_weights.h"
 #include "tests/benchmarks/engine/backend_flags.h"
@@ -69,7 +69,10 @@ absl::StatusOr<ModelConfig> ReadBenchConfig(const ModelChoice& choice) {
   if (choice.model.empty() == choice.preset.empty()) {
     return InvalidArgument("give either --model or --preset");
   }
-  if (!choice.model.empty()) return ReadConfigOf(choice.model);
+  if (!choice.model.empty()) {
+    TLM_ASSIGN_OR_RETURN(const ModelFiles files, ModelFiles::Open(choice.model));
+    return files.ReadConfig();
+  }
   TLM_ASSIGN_OR_RETURN(const std::string text, PresetConfig(choice.preset));
   return ParseModelConfig(text);
 }
