@@ -80,9 +80,9 @@ absl::Status ReadTensors(const ModelFiles& files, OfflineModel* model) {
     model->tensors.emplace(name, std::pair(tensor.dtype, tensor.shape));
   }
   if (!model->config.quantisation.empty()) {
-    TLM_ASSIGN_OR_RETURN(ModelWeights weights, BindWeights(model->config, *checkpoint));
-    for (const TensorSpec& spec : ExpectedTensors(model->config)) {
-      model->quantised.emplace(spec.name, std::pair(PlaceOf(spec, &weights)->dtype, spec.shape));
+    TLM_ASSIGN_OR_RETURN(const ModelWeights weights, BindWeights(model->config, *checkpoint));
+    for (const TensorSpec& spec : weights.specs) {
+      model->quantised.emplace(spec.name, std::pair(TensorOf(spec, weights).dtype, spec.shape));
     }
   }
   model->weights_dtype = MatrixType(*model, model->weights_dtype);

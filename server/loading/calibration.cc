@@ -26,8 +26,8 @@ absl::StatusOr<std::vector<int32_t>> TokensOf(const std::string& text, const Tok
   return tokenizer->Encode(text, false);
 }
 
-absl::Status CheckMemory(const PackingBytes& bytes) {
-  const uint64_t needed = bytes.host + bytes.device;
+absl::Status CheckMemory(const PackingPlan& packing) {
+  const uint64_t needed = packing.host + packing.device;
   const uint64_t available = AvailableHostMemory();
   if (needed <= available) return absl::OkStatus();
   return ResourceExhausted("the unquantised model takes {} of memory for it, {} are available",
@@ -38,10 +38,9 @@ absl::StatusOr<InputImportance> Measure(const ServerOptions& options, const Open
                                         const std::vector<int32_t>& tokens, Ops& ops) {
   TLM_ASSIGN_OR_RETURN(ModelSource source, ModelSource::Open(options, model));
   TLM_RETURN_IF_ERROR(source.CheckFormat(options.weights));
-  TLM_RETURN_IF_ERROR(CheckMemory(source.BytesFor(WeightFormat::kAsGiven, ops)));
-  TLM_ASSIGN_OR_RETURN(
-      const ModelWeights weights,
-      source.Weights({.by_packer_alone = true, .checks_finite = ops.ChecksFinite()}));
+  TLM_RETURN_IF_ERROR(CheckMemory(source.PackingFor(WeightFormat::kAsGiven, ops)));
+  const ModelWeights weights =
+      source.Weights({.by_packer_alone = true, .checks_finite = ops.ChecksFinite()});
   absl::StatusOr<InputImportance> importance =
       MeasureImportance(source.config(), weights, ops, tokens);
   TLM_RETURN_IF_ERROR(source.WithFile(importance.status()));

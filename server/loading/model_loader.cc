@@ -83,14 +83,12 @@ absl::StatusOr<MemoryNeeds> NeedsOf(const ServerOptions& options, const ModelSou
     return Unimplemented("--weights={} is not there yet on backend {}; --backend=cpu has it",
                          WeightFormatName(format), device.backend);
   }
-  const DType weights = source.MatrixType(format, ops);
-  TLM_ASSIGN_OR_RETURN(const DType kv, KvType(options, weights, ops, device));
-  const PackingBytes bytes = source.BytesFor(format, ops);
-  return MemoryNeeds{.weights = {.host = bytes.host, .device = bytes.device},
+  const PackingPlan weights = source.PackingFor(format, ops);
+  TLM_ASSIGN_OR_RETURN(const DType kv, KvType(options, weights.matrix_type, ops, device));
+  return MemoryNeeds{.weights = weights,
                      .workspace =
-                         [&source, &ops, weights](const BatchLimits& limits) {
-                           return TransformerLM::WorkspaceBytes(source.config(), limits, weights,
-                                                                ops);
+                         [&source, &ops, type = weights.matrix_type](const BatchLimits& limits) {
+                           return TransformerLM::WorkspaceBytes(source.config(), limits, type, ops);
                          },
                      .kv = TransformerLM::KvShapeFor(source.config(), kv)};
 }
@@ -98,7 +96,6 @@ absl::StatusOr<MemoryNeeds> NeedsOf(const ServerOptions& options, const ModelSou
 // A draft model before its weights are read.
 struct Draft {
   ModelSource source;
-  WeightFormat format;  // the model's, or kAsGiven where that would quantise it again
   MemoryPlan plan;
 };
 
@@ -110,10 +107,7 @@ absl::StatusOr<std::optional<Draft>> OpenDraft(const ServerOptions& options,
                          ops.device().info().backend);
   }
   TLM_ASSIGN_OR_RETURN(ModelSource source, ModelSource::Open(options, *draft));
-  const bool fits = source.CheckFormat(options.weights).ok();
-  return Draft{.source = std::move(source),
-               .format = fits ? options.weights : WeightFormat::kAsGiven,
-               .plan = {}};
+  return Draft{.source = std::move(source), .plan = {}};
 }
 
 // Plans the model's memory, and in `draft`, if there is one, the draft model's.
@@ -125,7 +119,10 @@ absl::StatusOr<MemoryPlan> PlanFor(const ServerOptions& options, const ModelSour
   if (!draft.has_value()) {
     return PlanMemory(options, source.config(), needs, device, available);
   }
-  absl::StatusOr<MemoryNeeds> draft_needs = NeedsOf(options, draft->source, draft->format, ops);
+  // A draft model that the format would quantise again is served as it is.
+  const bool fits = draft->source.CheckFormat(options.weights).ok();
+  absl::StatusOr<MemoryNeeds> draft_needs =
+      NeedsOf(options, draft->source, fits ? options.weights : WeightFormat::kAsGiven, ops);
   if (!draft_needs.ok()) {
     return WithContext(draft_needs.status(), "--draft_model=" + options.draft_model);
   }
@@ -150,9 +147,8 @@ absl::StatusOr<WeightsRecord> ReadWeights(const ServerOptions& options, const Me
                                           LoadedModel& loaded) {
   const bool on_host = loaded.ops->device().info().host_addressable;
   FillLimits(options, plan.batch, loaded.served.limits);
-  TLM_ASSIGN_OR_RETURN(
-      const ModelWeights weights,
-      source.Weights({.by_packer_alone = on_host, .checks_finite = loaded.ops->ChecksFinite()}));
+  const ModelWeights weights =
+      source.Weights({.by_packer_alone = on_host, .checks_finite = loaded.ops->ChecksFinite()});
   // On the host, packing needs all threads and has hashed the packed bytes when it ends; on the way
   // to a GPU there is time for hashing meanwhile.
   std::future<absl::StatusOr<std::string>> identity =
@@ -161,7 +157,7 @@ absl::StatusOr<WeightsRecord> ReadWeights(const ServerOptions& options, const Me
   TLM_ASSIGN_OR_RETURN(
       loaded.model,
       TransformerLM::Load(source.config(), weights, *loaded.ops, plan.batch,
-                          {.num_blocks = plan.kv_blocks, .dtype = plan.kv_dtype}, options.weights,
+                          {.num_blocks = plan.kv_blocks, .dtype = plan.kv_dtype}, plan.weights,
                           calibration.importance.has_value() ? &*calibration.importance : nullptr));
   WeightsRecord record;
   record.kv_dtype = plan.kv_dtype;
@@ -188,11 +184,10 @@ absl::Status LoadDraft(Draft draft, LoadedModel& loaded) {
   Ops& ops = *loaded.ops;
   const uint64_t before = AllocatedBytes(ops.device());
   const ModelConfig& config = draft.source.config();
-  TLM_ASSIGN_OR_RETURN(const ModelWeights weights,
-                       draft.source.Weights({.checks_finite = ops.ChecksFinite()}));
+  const ModelWeights weights = draft.source.Weights({.checks_finite = ops.ChecksFinite()});
   auto model = TransformerLM::Load(
       config, weights, ops, draft.plan.batch,
-      {.num_blocks = draft.plan.kv_blocks, .dtype = draft.plan.kv_dtype}, draft.format);
+      {.num_blocks = draft.plan.kv_blocks, .dtype = draft.plan.kv_dtype}, draft.plan.weights);
   TLM_RETURN_IF_ERROR(draft.source.WithFile(model.status()));
   loaded.draft_model = *std::move(model);
   loaded.served.draft_model = draft.source.name();
