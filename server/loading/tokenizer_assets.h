@@ -2,14 +2,11 @@
 #ifndef TLM_SERVER_LOADING_TOKENIZER_ASSETS_H_
 #define TLM_SERVER_LOADING_TOKENIZER_ASSETS_H_
 
-#include <cstddef>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "model/base/gguf_header.h"
 #include "model/chat/chat_format.h"
 #include "model/chat/chat_template.h"
 #include "model/sampling/sampling_job.h"
@@ -20,26 +17,11 @@
 
 namespace tlm {
 
-inline constexpr size_t kMaxTokenizerBytes = size_t{256} << 20;  // per file
-
-// Returns the SHA-256 over the files that a chat template and its special tokens may come from.
-absl::StatusOr<std::string> HashOfChatFiles(const std::string& model_dir);
-
 // See ServedModel::tokenizer_files. Reads tokenizer.json, and every other existing file that
 // loaders of Hugging Face models look for. `chat_sha256` is empty without a template.
 absl::StatusOr<std::vector<ModelFile>> ReadTokenizerFiles(const std::string& model_dir,
                                                           const std::string& tokenizer_sha256,
                                                           const std::string& chat_sha256);
-
-inline constexpr char kGgufChatTemplate[] = "tokenizer.chat_template";
-
-// Return the SHA-256 over the metadata that tokenizers come from, and over the metadata that a chat
-// template and its special tokens come from.
-absl::StatusOr<std::string> HashOfGgufTokenizer(const GgufMetadata& metadata);
-absl::StatusOr<std::string> HashOfGgufChat(const GgufMetadata& metadata);
-
-// Returns a JSON object with bos_token, eos_token, unk_token and pad_token, as far as they exist.
-nlohmann::json GgufSpecialTokens(const GgufMetadata& metadata);
 
 // See ServedModel::tokenizer_files. Makes a tokenizer.json from the metadata, and a
 // tokenizer_config.json with special tokens and chat template. UNIMPLEMENTED as of
