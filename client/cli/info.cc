@@ -14,7 +14,7 @@
 #include "client/cli/base/text.h"
 #include "client/cli/info_tables.h"
 #include "model/describe/offline.h"
-#include "model/weights/gguf_file.h"
+#include "model/weights/model_files.h"
 
 ABSL_DECLARE_FLAG(bool, all);
 ABSL_FLAG(std::string, preset, "",
@@ -87,7 +87,9 @@ int RunInfo(const Arguments& arguments, Console* console) {
   if (!preset.empty()) return RunOffline(OfflineModelFromPreset(preset), console);
   if (!arguments.empty()) return RunOffline(OfflineModelFromPath(arguments[0]), console);
   const std::string model = absl::GetFlag(FLAGS_model);
-  if (IsGgufFile(model)) return RunOffline(OfflineModelFromPath(model), console);
+  const auto files = ModelFiles::Open(model);
+  if (!files.ok()) return RunOffline(files.status(), console);
+  if (files->is_gguf()) return RunOffline(OfflineModelFromGguf(*files), console);
 
   auto session = Session::Open("info", console);
   if (!session.ok()) return ReportError("info", session.status(), console);

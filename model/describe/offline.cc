@@ -14,7 +14,6 @@
 #include "model/config/presets.h"
 #include "model/describe/architecture.h"
 #include "model/weights/checkpoint.h"
-#include "model/weights/gguf_file.h"
 #include "model/weights/model_weights.h"
 #include "model/weights/name_map.h"
 
@@ -73,29 +72,21 @@ DType MatrixType(const OfflineModel& model, DType own) {
 }
 
 // Reads the tensors of the model's checkpoint, if it has one.
-absl::Status ReadTensors(const std::string& path, OfflineModel* model) {
-  const absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open(path);
+absl::Status ReadTensors(const ModelFiles& files, OfflineModel* model) {
+  const absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open(files);
   if (absl::IsNotFound(checkpoint.status())) return absl::OkStatus();
   TLM_RETURN_IF_ERROR(checkpoint.status());
   for (const auto& [name, tensor] : checkpoint->tensors()) {
     model->tensors.emplace(name, std::pair(tensor.dtype, tensor.shape));
   }
   if (!model->config.quantisation.empty()) {
-    TLM_ASSIGN_OR_RETURN(ModelWeights weights, BindWeights(model->config, *checkpoint));
-    for (const TensorSpec& spec : ExpectedTensors(model->config)) {
-      model->quantised.emplace(spec.name, std::pair(PlaceOf(spec, &weights)->dtype, spec.shape));
+    TLM_ASSIGN_OR_RETURN(const ModelWeights weights, BindWeights(model->config, *checkpoint));
+    for (const TensorSpec& spec : weights.specs) {
+      model->quantised.emplace(spec.name, std::pair(TensorOf(spec, weights).dtype, spec.shape));
     }
   }
   model->weights_dtype = MatrixType(*model, model->weights_dtype);
   return absl::OkStatus();
-}
-
-absl::StatusOr<OfflineModel> FromGguf(const std::filesystem::path& path) {
-  OfflineModel model;
-  model.name = path.stem().string();
-  TLM_ASSIGN_OR_RETURN(model.config, ReadConfigOf(path));
-  TLM_RETURN_IF_ERROR(ReadTensors(path, &model));
-  return model;
 }
 
 void AddTensors(const OfflineModel& model, v1::ParameterCounts& parameters) {
@@ -161,12 +152,21 @@ absl::StatusOr<OfflineModel> OfflineModelFromPreset(const std::string& preset) {
   return FromText(preset, text);
 }
 
+absl::StatusOr<OfflineModel> OfflineModelFromGguf(const ModelFiles& files) {
+  OfflineModel model;
+  model.name = std::filesystem::path(files.path()).stem().string();
+  TLM_ASSIGN_OR_RETURN(model.config, files.ReadConfig());
+  TLM_RETURN_IF_ERROR(ReadTensors(files, &model));
+  return model;
+}
+
 absl::StatusOr<OfflineModel> OfflineModelFromPath(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) {
     return NotFound("{}: no such directory or file; models are not downloaded by name", path);
   }
-  if (IsGgufFile(path)) return FromGguf(path);
+  TLM_ASSIGN_OR_RETURN(const ModelFiles files, ModelFiles::Open(path));
+  if (files.is_gguf()) return OfflineModelFromGguf(files);
   if (!std::filesystem::is_directory(path, error)) return FromFile(path);
   const std::filesystem::path dir(path);
   absl::StatusOr<OfflineModel> model = FromFile(dir / "config.json");
@@ -175,7 +175,7 @@ absl::StatusOr<OfflineModel> OfflineModelFromPath(const std::string& path) {
     return NotFound("{}: holds neither config.json nor model_config.json", path);
   }
   TLM_RETURN_IF_ERROR(model.status());
-  TLM_RETURN_IF_ERROR(ReadTensors(path, &*model));
+  TLM_RETURN_IF_ERROR(ReadTensors(files, &*model));
   return model;
 }
 

@@ -10,6 +10,7 @@
 #include "model/config/model_config.h"
 #include "model/tensor/dtype.h"
 #include "model/tensor/tensor_view.h"
+#include "model/weights/model_files.h"
 #include "tlm/v1/model_info.pb.h"
 
 namespace tlm {
@@ -30,9 +31,12 @@ struct OfflineModel {
 // Makes a model of PresetConfig(). INVALID_ARGUMENT for an unknown name.
 absl::StatusOr<OfflineModel> OfflineModelFromPreset(const std::string& preset);
 
+// Describes a GGUF file. Returns the errors of ModelFiles::ReadConfig and Checkpoint::Open.
+absl::StatusOr<OfflineModel> OfflineModelFromGguf(const ModelFiles& files);
+
 // Reads a model directory, a GGUF file, or a configuration file itself. If there is a checkpoint,
 // only its headers are read; its types count, whatever the configuration names. Returns the errors
-// of ReadConfigOf, Checkpoint::Open and, for a quantised checkpoint, BindWeights.
+// of ModelFiles, Checkpoint::Open and, for a quantised checkpoint, BindWeights.
 absl::StatusOr<OfflineModel> OfflineModelFromPath(const std::string& path);
 
 // Answers a request without memory for the model: identity (name and architecture only),

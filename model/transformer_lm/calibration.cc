@@ -125,12 +125,12 @@ absl::StatusOr<InputImportance> MeasureImportance(const ModelConfig& config,
                            .max_sequences = 1,
                            .max_logits_rows = (window + kTokensPerRow - 1) / kTokensPerRow,
                            .max_context = window};
-  const KvPlan kv{
-      .num_blocks = (window + kBlockTokens - 1) / kBlockTokens,
-      .dtype = ops.DefaultKvType(MatrixTypeOf(config, weights, WeightFormat::kAsGiven, ops))};
+  const PackingPlan packing = PlanPacking(config, weights, WeightFormat::kAsGiven, ops);
+  const KvPlan kv{.num_blocks = (window + kBlockTokens - 1) / kBlockTokens,
+                  .dtype = ops.DefaultKvType(packing.matrix_type)};
   ObservingOps observing(ops);
   TLM_ASSIGN_OR_RETURN(const auto model,
-                       TransformerLM::Load(config, weights, observing, limits, kv));
+                       TransformerLM::Load(config, weights, observing, limits, kv, packing));
   for (int64_t begin = 0; begin < count; begin += window) {
     const Batch batch = WindowBatch(tokens.subspan(
         static_cast<size_t>(begin), static_cast<size_t>(std::min(window, count - begin))));

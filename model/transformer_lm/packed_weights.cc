@@ -88,12 +88,13 @@ std::vector<Stack> StacksOf(const ModelConfig& config, const ModelWeights& weigh
 // Decides how the matrices of a model are stored.
 class StorageRule {
  public:
-  StorageRule(const ModelConfig& config, const ModelWeights& weights, WeightFormat format,
-              const Ops& ops)
-      : format_(format), ops_(ops), type_(TypeOf(StacksOf(config, weights))) {}
+  StorageRule(const std::vector<Stack>& stacks, WeightFormat format, const Ops& ops)
+      : format_(format), ops_(ops), type_(TypeOf(stacks)) {}
+  StorageRule(const PackingPlan& plan, const Ops& ops)
+      : format_(plan.format), ops_(ops), type_(plan.matrix_type) {}
 
   WeightFormat FormatOf(const Stack& stack) const { return FormatIn(stack.place, format_); }
-  // See MatrixTypeOf.
+  // See PackingPlan::matrix_type.
   DType type() const { return type_; }
   bool Quantises() const { return BlockTypeOf(format_).has_value(); }
   // Whether the parts in blocks are dequantised before packing.
@@ -111,9 +112,9 @@ class StorageRule {
       return ops_.ActivationType(GivenType(stack, part)) != activations;
     });
   }
-  // Bytes on the device: an upper bound for parts in blocks, without padding for others. `rounded`:
-  // floats are rounded to 16 bits.
-  uint64_t DeviceBytes(const Stack& stack, bool rounded) const;
+  // Bytes on the device: an upper bound for parts in blocks, without padding for others.
+  // `as_given`: floats are neither widened nor rounded nor quantised.
+  uint64_t DeviceBytes(const Stack& stack, bool as_given = false) const;
   // The type to which a part in blocks is dequantised.
   DType DequantisedAs(const TensorView& part) const {
     return format_ == WeightFormat::kFloat32 ? DType::kF32 : DequantisedType(part.dtype);
@@ -163,17 +164,18 @@ DType StorageRule::TypeOf(const std::vector<Stack>& stacks) const {
   return differ ? DType::kF32 : common.value_or(DType::kF32);
 }
 
-uint64_t StorageRule::DeviceBytes(const Stack& stack, bool rounded) const {
-  size_t widest = Widens(stack) ? sizeof(float) : 0;  // bytes per element of float parts
+uint64_t StorageRule::DeviceBytes(const Stack& stack, bool as_given) const {
+  // Bytes per element of float parts.
+  size_t widest = !as_given && Widens(stack) ? sizeof(float) : 0;
   for (const TensorView& part : stack.parts) {
     widest = std::max(widest, DTypeBytes(GivenType(stack, part)));
   }
-  if (rounded) widest = DTypeBytes(DType::kBF16);
+  if (!as_given && Rounds()) widest = DTypeBytes(DType::kBF16);
   uint64_t bytes = 0;
   for (const TensorView& part : stack.parts) {
     const DType given = GivenType(stack, part);
-    const DType type =
-        IsBlockQuantised(given) ? given : BlockTypeOf(FormatOf(stack)).value_or(given);
+    const bool quantises = !as_given && !IsBlockQuantised(given);
+    const DType type = quantises ? BlockTypeOf(FormatOf(stack)).value_or(given) : given;
     bytes += IsBlockQuantised(type) ? ops_.BlockMatrixBytes(type, stack.n(part), stack.k(part))
                                     : static_cast<uint64_t>(part.elements()) * widest;
   }
@@ -264,11 +266,10 @@ struct Packer {
   // finite. If all are finite, it names the tensor with the largest value, because scales of blocks
   // overflow before their values do.
   absl::Status NameRefused(Views parts, const absl::Status& refused) const {
-    ModelWeights places = weights;
     std::string name;
     LargestElement largest;
-    for (const TensorSpec& spec : ExpectedTensors(config)) {
-      const TensorView& tensor = *PlaceOf(spec, &places);
+    for (const TensorSpec& spec : weights.specs) {
+      const TensorView& tensor = TensorOf(spec, weights);
       const bool is_part = std::any_of(parts.begin(), parts.end(),
                                        [&](const TensorView& p) { return p.data == tensor.data; });
       if (!is_part) continue;
@@ -375,12 +376,31 @@ absl::StatusOr<PackedLayer> Packer::PackLayer(const LayerWeights& layer,
 
 }  // namespace
 
+PackingPlan PlanPacking(const ModelConfig& config, const ModelWeights& weights, WeightFormat format,
+                        const Ops& ops) {
+  const std::vector<Stack> stacks = StacksOf(config, weights);
+  const StorageRule storage(stacks, format, ops);
+  PackingPlan plan{.format = format, .matrix_type = storage.type()};
+  for (const Stack& stack : stacks) {
+    plan.device += storage.DeviceBytes(stack);
+    plan.host = std::max(plan.host, storage.HostBytes(stack));
+  }
+  if (config.learned_positions) {
+    plan.device += storage.DeviceBytes({{weights.position_embedding}}, /*as_given=*/true);
+  }
+  for (const TensorSpec& spec : weights.specs) {
+    if (spec.shape.rank() > 1) continue;
+    plan.device += static_cast<uint64_t>(spec.shape.elements()) * sizeof(float);
+  }
+  return plan;
+}
+
 absl::StatusOr<PackedWeights> PackWeights(const ModelConfig& config, const ModelWeights& weights,
-                                          WeightFormat format, Ops& ops,
+                                          const PackingPlan& plan, Ops& ops,
                                           const InputImportance* importance) {
-  const StorageRule storage(config, weights, format, ops);
-  if (storage.Quantises() && !ops.TakesWeights(format)) {
-    return Unimplemented("{} weights on backend {}", WeightFormatName(format),
+  const StorageRule storage(plan, ops);
+  if (storage.Quantises() && !ops.TakesWeights(plan.format)) {
+    return Unimplemented("{} weights on backend {}", WeightFormatName(plan.format),
                          ops.device().info().backend);
   }
   const Packer packer{config, weights, storage, ops};
@@ -409,31 +429,6 @@ absl::StatusOr<PackedWeights> PackWeights(const ModelConfig& config, const Model
   TLM_ASSIGN_OR_RETURN(packed.final_norm,
                        packer.PackNorm(weights.final_norm, weights.final_norm_bias));
   return packed;
-}
-
-DType MatrixTypeOf(const ModelConfig& config, const ModelWeights& weights, WeightFormat format,
-                   const Ops& ops) {
-  return StorageRule(config, weights, format, ops).type();
-}
-
-PackingBytes PackingBytesOf(const ModelConfig& config, const ModelWeights& weights,
-                            WeightFormat format, const Ops& ops) {
-  const StorageRule storage(config, weights, format, ops);
-  PackingBytes bytes;
-  for (const Stack& stack : StacksOf(config, weights)) {
-    bytes.device += storage.DeviceBytes(stack, storage.Rounds());
-    bytes.host = std::max(bytes.host, storage.HostBytes(stack));
-  }
-  if (config.learned_positions) {
-    const WeightFormat given = storage.Quantises() ? WeightFormat::kAsGiven : format;
-    bytes.device +=
-        StorageRule(config, weights, given, ops).DeviceBytes({{weights.position_embedding}}, false);
-  }
-  for (const TensorSpec& spec : ExpectedTensors(config)) {
-    if (spec.shape.rank() > 1) continue;
-    bytes.device += static_cast<uint64_t>(spec.shape.elements()) * sizeof(float);
-  }
-  return bytes;
 }
 
 std::map<DType, uint64_t> BytesByType(const PackedWeights& weights) {

@@ -55,30 +55,31 @@ struct InputImportance {
   std::vector<Layer> layers;
 };
 
-// `config` has passed Validate(), and `weights` match it. Matrices in blocks keep their type if
-// `ops` TakesBlocks and `format` is not kFloat32. Otherwise they are dequantised, one matrix at a
-// time: to float32 with kFloat32, else to their DequantisedType. Matrices of floats are stored in
-// `format`, learned positions as they are given. Formats of 4 bits take `importance`; null: all
-// inputs matter alike. Returns RESOURCE_EXHAUSTED if the device or the host has too little memory,
-// UNIMPLEMENTED for a format that `ops` does not support, INVALID_ARGUMENT like CheckFinite if
-// `ops` ChecksFinite().
-absl::StatusOr<PackedWeights> PackWeights(const ModelConfig& config, const ModelWeights& weights,
-                                          WeightFormat format, Ops& ops,
-                                          const InputImportance* importance = nullptr);
-
-// The common type of all matrices of `weights` as PackWeights stores them, where F64 counts as F32:
-// kI8 if any is in blocks, else kF32 if they differ. It determines the type of the activations: see
-// Ops::ActivationType.
-DType MatrixTypeOf(const ModelConfig& config, const ModelWeights& weights, WeightFormat format,
-                   const Ops& ops);
-
-// The memory that PackWeights takes, from types and shapes alone; no element of `weights` is read.
-struct PackingBytes {
+// How a model's matrices are stored, and the bytes that this takes.
+struct PackingPlan {
+  uint64_t host = 0;    // peak, in addition to the weights themselves
   uint64_t device = 0;  // an upper bound for matrices in blocks; without padding for others
-  uint64_t host = 0;    // peak, in addition to `weights` themselves
+  WeightFormat format = WeightFormat::kAsGiven;
+  // The common type of all matrices as they are stored, where F64 counts as F32: kI8 if any is in
+  // blocks, else kF32 if they differ. It determines the type of the activations: see
+  // Ops::ActivationType.
+  DType matrix_type = DType::kF32;
 };
-PackingBytes PackingBytesOf(const ModelConfig& config, const ModelWeights& weights,
-                            WeightFormat format, const Ops& ops);
+
+// Plans from types and shapes alone; no element of `weights` is read.
+PackingPlan PlanPacking(const ModelConfig& config, const ModelWeights& weights, WeightFormat format,
+                        const Ops& ops);
+
+// `config` has passed Validate(), `weights` match it, and `plan` is PlanPacking of them. Matrices
+// in blocks keep their type if `ops` TakesBlocks and the format is not kFloat32. Otherwise they are
+// dequantised, one matrix at a time: to float32 with kFloat32, else to their DequantisedType.
+// Matrices of floats are stored in the format, learned positions as they are given. Formats of 4
+// bits take `importance`; null: all inputs matter alike. Returns RESOURCE_EXHAUSTED if the device
+// or the host has too little memory, UNIMPLEMENTED for a format that `ops` does not support,
+// INVALID_ARGUMENT like CheckFinite if `ops` ChecksFinite().
+absl::StatusOr<PackedWeights> PackWeights(const ModelConfig& config, const ModelWeights& weights,
+                                          const PackingPlan& plan, Ops& ops,
+                                          const InputImportance* importance = nullptr);
 
 // Returns bytes on the device by stored element type, without entries of 0 bytes: matrices as
 // Matrix::BytesByType, vectors as float32.

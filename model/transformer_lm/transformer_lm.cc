@@ -7,7 +7,6 @@
 #include "model/base/errors.h"
 #include "model/ops/rope_table.h"
 #include "model/weights/check_finite.h"
-#include "model/weights/name_map.h"
 
 namespace tlm {
 namespace {
@@ -37,9 +36,9 @@ Activation ActivationOf(FfnKind kind) {
   TLM_CHECK(false);
 }
 
-absl::Status CheckAllFinite(const ModelConfig& config, ModelWeights weights) {
-  for (const TensorSpec& spec : ExpectedTensors(config)) {
-    TLM_RETURN_IF_ERROR(CheckFinite(*PlaceOf(spec, &weights), spec.name));
+absl::Status CheckAllFinite(const ModelWeights& weights) {
+  for (const TensorSpec& spec : weights.specs) {
+    TLM_RETURN_IF_ERROR(CheckFinite(TensorOf(spec, weights), spec.name));
   }
   return absl::OkStatus();
 }
@@ -76,7 +75,7 @@ KvShape TransformerLM::KvShapeFor(const ModelConfig& config, DType dtype) {
 
 absl::StatusOr<std::unique_ptr<TransformerLM>> TransformerLM::Load(
     const ModelConfig& config, const ModelWeights& weights, Ops& ops, const BatchLimits& limits,
-    const KvPlan& kv_plan, WeightFormat format, const InputImportance* importance) {
+    const KvPlan& kv_plan, const PackingPlan& packing, const InputImportance* importance) {
   TLM_RETURN_IF_ERROR(Validate(config));
   TLM_CHECK(limits.max_tokens > 0 && limits.max_sequences > 0 && limits.max_logits_rows > 0);
   if (limits.max_context < 1 || limits.max_context > config.context_length) {
@@ -84,13 +83,12 @@ absl::StatusOr<std::unique_ptr<TransformerLM>> TransformerLM::Load(
                            limits.max_context, config.context_length);
   }
   if (!ops.ChecksFinite() && weights.pager == nullptr) {
-    TLM_RETURN_IF_ERROR(CheckAllFinite(config, weights));
+    TLM_RETURN_IF_ERROR(CheckAllFinite(weights));
   }
   std::unique_ptr<TransformerLM> model(new TransformerLM(config, ops, limits));
-  TLM_ASSIGN_OR_RETURN(model->weights_, PackWeights(config, weights, format, ops, importance));
+  TLM_ASSIGN_OR_RETURN(model->weights_, PackWeights(config, weights, packing, ops, importance));
   TLM_RETURN_IF_ERROR(model->LoadRopeTable());
-  TLM_RETURN_IF_ERROR(
-      model->AllocateWorkspace(MatrixTypeOf(config, weights, format, ops), kv_plan.dtype));
+  TLM_RETURN_IF_ERROR(model->AllocateWorkspace(packing.matrix_type, kv_plan.dtype));
   const KvShape kv_shape = KvShapeFor(config, kv_plan.dtype);
   TLM_ASSIGN_OR_RETURN(model->kv_, KvStorage::Create(ops.device(), kv_shape, kv_plan.num_blocks));
   if (ops.max_batches() > 1) TLM_RETURN_IF_ERROR(model->WarmUp());

@@ -31,14 +31,22 @@ struct KvPlan {
 
 class TransformerLM : public LanguageModel {
  public:
-  // Packs `weights` (which may be freed afterwards) onto the device, in `format`, and allocates all
+  // Packs `weights` (which may be freed afterwards) onto the device, as planned, and allocates all
   // memory that the model will ever use; PackWeights describes `importance`. INVALID_ARGUMENT names
   // a tensor with a non-finite value, RESOURCE_EXHAUSTED the allocation that failed; UNIMPLEMENTED
   // means a format that the backend does not support. `ops` outlives the model.
   static absl::StatusOr<std::unique_ptr<TransformerLM>> Load(
       const ModelConfig& config, const ModelWeights& weights, Ops& ops, const BatchLimits& limits,
-      const KvPlan& kv_plan, WeightFormat format = WeightFormat::kAsGiven,
+      const KvPlan& kv_plan, const PackingPlan& packing,
       const InputImportance* importance = nullptr);
+  // Plans the packing, too.
+  static absl::StatusOr<std::unique_ptr<TransformerLM>> Load(
+      const ModelConfig& config, const ModelWeights& weights, Ops& ops, const BatchLimits& limits,
+      const KvPlan& kv_plan, WeightFormat format = WeightFormat::kAsGiven,
+      const InputImportance* importance = nullptr) {
+    return Load(config, weights, ops, limits, kv_plan, PlanPacking(config, weights, format, ops),
+                importance);
+  }
 
   ~TransformerLM() override;
 
@@ -61,7 +69,7 @@ class TransformerLM : public LanguageModel {
   // The shape of the KV cache that Load makes.
   static KvShape KvShapeFor(const ModelConfig& config, DType dtype);
   // Bytes on the device for intermediate results, logits and rotary positions: everything except
-  // the weights and the KV cache. `weights` is the MatrixTypeOf the model.
+  // the weights and the KV cache. `weights` is the PackingPlan::matrix_type.
   static size_t WorkspaceBytes(const ModelConfig& config, const BatchLimits& limits, DType weights,
                                const Ops& ops);
 
@@ -73,7 +81,7 @@ class TransformerLM : public LanguageModel {
 
   TransformerLM(const ModelConfig& config, Ops& ops, const BatchLimits& limits);
 
-  // `weights` is MatrixTypeOf the weights in their format.
+  // `weights` is the PackingPlan::matrix_type.
   static ModelShape ShapeOf(const ModelConfig& config, DType weights);
   // The numbers of token rows and of logits rows in a batch.
   struct BatchRows {

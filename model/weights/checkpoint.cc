@@ -10,7 +10,6 @@
 #include "model/base/mapped_file.h"
 #include "model/base/regular_file.h"
 #include "model/base/sha256.h"
-#include "model/weights/gguf_file.h"
 #include "model/weights/safetensors.h"
 
 namespace tlm {
@@ -47,39 +46,36 @@ bool IsPlainFileName(std::string_view name) {
 }  // namespace
 
 absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& path) {
-  return IsGgufFile(path) ? OpenGguf(path) : OpenDirectory(path);
+  TLM_ASSIGN_OR_RETURN(const ModelFiles files, ModelFiles::Open(path));
+  return Open(files);
 }
 
-absl::StatusOr<Checkpoint> Checkpoint::OpenGguf(const std::string& path) {
-  Checkpoint checkpoint(path);
-  TLM_ASSIGN_OR_RETURN(std::vector<GgufFile> files, OpenGgufFiles(path));
-  checkpoint.is_single_file_ = files.size() == 1;
-  for (GgufFile& file : files) {
-    // No part of the header is read again: it may hold a large vocabulary.
-    file.mapped().Release(
-        file.bytes().first(std::min(file.bytes().size(), file.header().data_begin)));
-    TLM_RETURN_IF_ERROR(checkpoint.Add(std::move(file)));
+absl::StatusOr<Checkpoint> Checkpoint::Open(const ModelFiles& files) {
+  Checkpoint checkpoint(files.path());
+  if (!files.is_gguf()) {
+    TLM_RETURN_IF_ERROR(checkpoint.OpenDirectory());
+    return checkpoint;
   }
+  checkpoint.is_single_file_ = files.gguf().size() == 1;
+  for (const auto& file : files.gguf()) TLM_RETURN_IF_ERROR(checkpoint.Add(file));
+  files.ReleaseHeaders();
   return checkpoint;
 }
 
-absl::StatusOr<Checkpoint> Checkpoint::OpenDirectory(const std::string& path) {
-  Checkpoint checkpoint(path);
-  absl::StatusOr<SafetensorsFile> single = SafetensorsFile::Open(Join(path, kSingleFile));
+absl::Status Checkpoint::OpenDirectory() {
+  absl::StatusOr<SafetensorsFile> single = SafetensorsFile::Open(Join(path_, kSingleFile));
   if (single.ok()) {
-    checkpoint.is_single_file_ = true;
-    TLM_RETURN_IF_ERROR(checkpoint.Add(*std::move(single)));
-    return checkpoint;
+    is_single_file_ = true;
+    return Add(std::make_shared<SafetensorsFile>(*std::move(single)));
   }
   if (!absl::IsNotFound(single.status())) return single.status();
 
-  const auto index = ReadIndex(Join(path, kIndexFile));
+  const auto index = ReadIndex(Join(path_, kIndexFile));
   if (absl::IsNotFound(index.status())) {
-    return NotFound("{}: holds neither {} nor {}", path, kSingleFile, kIndexFile);
+    return NotFound("{}: holds neither {} nor {}", path_, kSingleFile, kIndexFile);
   }
   TLM_RETURN_IF_ERROR(index.status());
-  TLM_RETURN_IF_ERROR(checkpoint.OpenShards(*index));
-  return checkpoint;
+  return OpenShards(*index);
 }
 
 absl::Status Checkpoint::OpenShards(const std::map<std::string, std::string>& file_of_tensor) {
@@ -100,12 +96,12 @@ absl::Status Checkpoint::OpenShards(const std::map<std::string, std::string>& fi
       }
       ++found;
     }
-    TLM_RETURN_IF_ERROR(Add(std::move(file)));
+    TLM_RETURN_IF_ERROR(Add(std::make_shared<SafetensorsFile>(std::move(file))));
   }
   if (found == file_of_tensor.size()) return absl::OkStatus();
 
   std::map<std::string, const TensorFile*> files;
-  for (const TensorFile& file : files_) files.emplace(FileName(file), &file);
+  for (const auto& file : files_) files.emplace(FileName(*file), file.get());
   for (const auto& [tensor, name] : file_of_tensor) {
     if (files.at(name)->Find(tensor) == nullptr) {
       return InvalidArgument("{}: tensor {}, which {} places there, is missing", Join(path_, name),
@@ -115,13 +111,13 @@ absl::Status Checkpoint::OpenShards(const std::map<std::string, std::string>& fi
   return absl::OkStatus();
 }
 
-absl::Status Checkpoint::Add(TensorFile file) {
-  for (const auto& [stored_name, view] : file.tensors()) {
+absl::Status Checkpoint::Add(std::shared_ptr<const TensorFile> file) {
+  for (const auto& [stored_name, view] : file->tensors()) {
     std::string_view name = stored_name;
     if (name.starts_with(kCompiledPrefix)) name.remove_prefix(kCompiledPrefix.size());
     if (!tensors_.emplace(name, view).second) {
       return InvalidArgument("{}: tensor {} occurs twice, with and without the prefix '{}'",
-                             file.path(), Quoted(name), kCompiledPrefix);
+                             file->path(), Quoted(name), kCompiledPrefix);
     }
   }
   files_.push_back(std::move(file));
@@ -135,8 +131,8 @@ const TensorView* Checkpoint::Find(std::string_view name) const {
 
 std::string Checkpoint::FileOf(std::string_view name) const {
   const std::string compiled = fmt::format("{}{}", kCompiledPrefix, name);
-  for (const TensorFile& file : files_) {
-    if (file.Find(name) != nullptr || file.Find(compiled) != nullptr) return file.path();
+  for (const auto& file : files_) {
+    if (file->Find(name) != nullptr || file->Find(compiled) != nullptr) return file->path();
   }
   return "";
 }
@@ -150,33 +146,33 @@ size_t Checkpoint::tensor_bytes() const {
 absl::StatusOr<std::string> Checkpoint::Sha256(std::stop_token stop) const {
   std::string lines;
   std::vector<char> buffer(kHashedAtOnce);
-  for (const TensorFile& file : files_) {
+  for (const auto& file : files_) {
     Sha256Stream stream;
-    const size_t bytes = file.bytes().size();
+    const size_t bytes = file->bytes().size();
     for (size_t begin = 0; begin < bytes; begin += kHashedAtOnce) {
       if (stop.stop_requested()) return Cancelled("hashing was stopped");
       // Does not read from the mapping: the kernel may map 2 MiB where one page is touched.
       const std::span piece = std::span(buffer).first(std::min(bytes - begin, kHashedAtOnce));
-      TLM_RETURN_IF_ERROR(file.mapped().file().ReadAt(begin, piece));
+      TLM_RETURN_IF_ERROR(file->mapped().file().ReadAt(begin, piece));
       stream.Append({piece.data(), piece.size()});
-      TLM_RETURN_IF_ERROR(file.mapped().CheckUnchanged());
+      TLM_RETURN_IF_ERROR(file->mapped().CheckUnchanged());
     }
     TLM_ASSIGN_OR_RETURN(const Sha256Digest digest, stream.Finish());
     if (is_single_file_) return Hex(digest);
-    lines += fmt::format("{}  {}\n", Hex(digest), FileName(file));
+    lines += fmt::format("{}  {}\n", Hex(digest), FileName(*file));
   }
   return Sha256Hex(lines);
 }
 
 absl::Status Checkpoint::CheckUnchanged() const {
-  for (const TensorFile& file : files_) TLM_RETURN_IF_ERROR(file.mapped().CheckUnchanged());
+  for (const auto& file : files_) TLM_RETURN_IF_ERROR(file->mapped().CheckUnchanged());
   return absl::OkStatus();
 }
 
 const MappedFile* Checkpoint::FileWith(const std::byte* address) const {
-  for (const TensorFile& file : files_) {
-    const std::span<const std::byte> bytes = file.bytes();
-    if (address >= bytes.data() && address < bytes.data() + bytes.size()) return &file.mapped();
+  for (const auto& file : files_) {
+    const std::span<const std::byte> bytes = file->bytes();
+    if (address >= bytes.data() && address < bytes.data() + bytes.size()) return &file->mapped();
   }
   return nullptr;
 }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <map>
+#include <memory>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -12,20 +13,23 @@
 
 #include "absl/status/statusor.h"
 #include "model/tensor/tensor_view.h"
+#include "model/weights/model_files.h"
 #include "model/weights/tensor_file.h"
 
 namespace tlm {
 
-// Move-only and immutable: any thread may read. Keeps its files mapped; its views are valid during
-// its lifetime, even after a move.
+// Immutable: any thread may read. Keeps its files mapped, which copies share: its views are valid
+// while one of them lives, even after a move.
 class Checkpoint {
  public:
-  // Opens a GGUF file (see gguf_file.h) or a directory. In a directory it opens `model.safetensors`
-  // or, without that file, the files named by `model.safetensors.index.json`; index and files must
-  // then agree on every tensor. Drops the prefix "_orig_mod." that torch.compile puts before names.
-  // Returns NOT_FOUND if neither file exists or a named file is missing. Returns INVALID_ARGUMENT,
-  // naming file and tensor, if a file is bad, if index and files disagree, or if two tensors have
-  // the same name without the prefix.
+  // Takes the tensors of GGUF files, or opens those of a directory: `model.safetensors` or, without
+  // that file, the files named by `model.safetensors.index.json`; index and files must then agree
+  // on every tensor. Drops the prefix "_orig_mod." that torch.compile puts before names. Returns
+  // NOT_FOUND if neither file exists or a named file is missing. Returns INVALID_ARGUMENT, naming
+  // file and tensor, if a file is bad, if index and files disagree, or if two tensors have the same
+  // name without the prefix.
+  static absl::StatusOr<Checkpoint> Open(const ModelFiles& files);
+  // Opens the files, too: see ModelFiles::Open.
   static absl::StatusOr<Checkpoint> Open(const std::string& path);
 
   // Tensors by name. Data are on the host, aligned to the element size; blocks are aligned to a
@@ -60,17 +64,16 @@ class Checkpoint {
 
  private:
   explicit Checkpoint(std::string path) : path_(std::move(path)) {}
-  static absl::StatusOr<Checkpoint> OpenDirectory(const std::string& path);
-  static absl::StatusOr<Checkpoint> OpenGguf(const std::string& path);
+  absl::Status OpenDirectory();
   absl::Status OpenShards(const std::map<std::string, std::string>& file_of_tensor);
   // Takes over the file's tensors under their names without prefix.
-  absl::Status Add(TensorFile file);
+  absl::Status Add(std::shared_ptr<const TensorFile> file);
   // Returns null if no file contains the address.
   const MappedFile* FileWith(const std::byte* address) const;
 
   std::string path_;
-  bool is_single_file_ = false;    // false for an index, even with one file
-  std::vector<TensorFile> files_;  // ordered by name
+  bool is_single_file_ = false;                           // false for an index, even with one file
+  std::vector<std::shared_ptr<const TensorFile>> files_;  // ordered by name
   std::map<std::string, TensorView, std::less<>> tensors_;
 };
 

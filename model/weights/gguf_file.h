@@ -1,20 +1,15 @@
-// Reads models in GGUF files, one or several.
+// Reads a GGUF file: a header and tensors.
 #ifndef TLM_MODEL_WEIGHTS_GGUF_FILE_H_
 #define TLM_MODEL_WEIGHTS_GGUF_FILE_H_
 
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "model/base/gguf_header.h"
-#include "model/config/model_config.h"
 #include "model/weights/tensor_file.h"
 
 namespace tlm {
-
-// Whether `path` is a file, not a directory, and is named "*.gguf" or begins like a GGUF file.
-bool IsGgufFile(const std::string& path);
 
 // Move-only. Immutable: any thread may read.
 class GgufFile : public TensorFile {
@@ -36,20 +31,6 @@ class GgufFile : public TensorFile {
 
   GgufHeader header_;
 };
-
-inline constexpr int kMaxGgufFiles = 1024;
-
-// Opens the file, or all files "NAME-00001-of-0000N.gguf" if it is the first of several. Also
-// returns INVALID_ARGUMENT if the files or the number of their tensors contradict the first file,
-// and for a tensor that two of them have.
-absl::StatusOr<std::vector<GgufFile>> OpenGgufFiles(const std::string& path);
-
-// Returns the configuration of these files: see model/config/gguf_config.h. Messages name the first
-// file.
-absl::StatusOr<ModelConfig> ConfigOf(const std::vector<GgufFile>& files);
-
-// Calls ReadModelConfig for a directory, ConfigOf for a GGUF file.
-absl::StatusOr<ModelConfig> ReadConfigOf(const std::string& path);
 
 }  // namespace tlm
 

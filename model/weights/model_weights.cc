@@ -207,13 +207,14 @@ absl::Status CheckTiedHead(std::string_view name, const TensorView& head,
 }
 
 absl::StatusOr<ModelWeights> Bind(const ModelConfig& config, const Checkpoint& checkpoint) {
-  const std::vector<TensorSpec> specs = ExpectedTensors(config);
-  TLM_ASSIGN_OR_RETURN(const QuantisedByName quantised, FindQuantised(config, specs, checkpoint));
-  TLM_RETURN_IF_ERROR(CheckNoneMissing(config, specs, quantised, checkpoint));
   ModelWeights weights;
+  weights.specs = ExpectedTensors(config);
+  TLM_ASSIGN_OR_RETURN(const QuantisedByName quantised,
+                       FindQuantised(config, weights.specs, checkpoint));
+  TLM_RETURN_IF_ERROR(CheckNoneMissing(config, weights.specs, quantised, checkpoint));
   weights.layers.resize(static_cast<size_t>(config.num_layers));
   std::set<std::string> expected;
-  for (const TensorSpec& spec : specs) {
+  for (const TensorSpec& spec : weights.specs) {
     if (const auto found = quantised.find(spec.name); found != quantised.end()) {
       *PlaceOf(spec, &weights) = found->second.view;
       expected.insert(found->second.names.begin(), found->second.names.end());

@@ -51,12 +51,16 @@ struct ModelWeights {
   TensorView position_embedding;  // without data unless positions are learned
   std::vector<LayerWeights> layers;
   TensorView final_norm, final_norm_bias;
-  TensorView lm_head;            // the same view as token_embedding if the two are tied
-  TensorPager* pager = nullptr;  // pages all of these tensors; null: they are in memory
+  TensorView lm_head;             // the same view as token_embedding if the two are tied
+  std::vector<TensorSpec> specs;  // ExpectedTensors of the configuration
+  TensorPager* pager = nullptr;   // pages all of these tensors; null: they are in memory
 };
 
 // Returns the place of the tensor of `spec`; weights->layers must have spec.layer.
 TensorView* PlaceOf(const TensorSpec& spec, ModelWeights* weights);
+inline const TensorView& TensorOf(const TensorSpec& spec, const ModelWeights& weights) {
+  return *PlaceOf(spec, const_cast<ModelWeights*>(&weights));
+}
 
 // Finds every tensor of the configuration, which has passed Validate(), under its name or its other
 // name (see name_map.h). Returns INVALID_ARGUMENT, naming the tensor, if one is missing, has

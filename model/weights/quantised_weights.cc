@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "model/base/errors.h"
-#include "model/weights/name_map.h"
 #include "model/weights/parallel_pieces.h"
 #include "model/weights/quantised_matrix.h"
 
@@ -32,9 +31,8 @@ uint64_t ReservedBytes(const TensorView& matrix) {
 template <typename Call>
 void ForEachQuantised(const ModelConfig& config, const ModelWeights& bound, Call call) {
   if (config.quantisation.empty()) return;
-  ModelWeights places = bound;
-  for (const TensorSpec& spec : ExpectedTensors(config)) {
-    const TensorView& view = *PlaceOf(spec, &places);
+  for (const TensorSpec& spec : bound.specs) {
+    const TensorView& view = TensorOf(spec, bound);
     if (IsBlockQuantised(view.dtype)) call(spec, view);
   }
 }

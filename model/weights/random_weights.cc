@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstddef>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "model/base/errors.h"
@@ -299,11 +300,11 @@ uint64_t RandomWeights::BytesFor(const ModelConfig& config, DType dtype) {
   return BytesOf(ExpectedTensors(config), dtype);
 }
 
-uint64_t RandomWeights::ResidentBytesFor(const ModelConfig& config, DType dtype) {
+uint64_t RandomWeights::ResidentBytes() const {
   uint64_t most = 0;
   uint64_t of_layer = 0;
-  for (const TensorSpec& spec : ExpectedTensors(config)) {
-    const uint64_t bytes = BytesOf(spec, dtype);
+  for (const TensorSpec& spec : weights_.specs) {
+    const uint64_t bytes = BytesOf(spec, weights_.token_embedding.dtype);
     if (spec.layer == 0) of_layer += bytes;
     if (spec.layer < 0) most = std::max(most, bytes);
   }
@@ -327,7 +328,7 @@ absl::StatusOr<RandomWeights> RandomWeights::Create(const ModelConfig& config, D
 absl::StatusOr<RandomWeights> RandomWeights::Reserve(const ModelConfig& config, DType dtype,
                                                      uint64_t seed, int threads) {
   TLM_CHECK(dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16);
-  const std::vector<TensorSpec> specs = ExpectedTensors(config);
+  std::vector<TensorSpec> specs = ExpectedTensors(config);
   const uint64_t bytes = BytesOf(specs, dtype);
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -347,6 +348,7 @@ absl::StatusOr<RandomWeights> RandomWeights::Reserve(const ModelConfig& config, 
     next += BytesOf(spec, dtype);
   }
   if (config.tie_word_embeddings) result.weights_.lm_head = result.weights_.token_embedding;
+  result.weights_.specs = std::move(specs);
   result.weights_.pager = result.pager_.get();
   return result;
 }

@@ -59,7 +59,7 @@ class RandomWeights {
   static uint64_t BytesFor(const ModelConfig& config, DType dtype);
   // Peak host memory of the weights of Reserve, in bytes, if only the tensors of one layer, or one
   // tensor outside the layers, are acquired at a time.
-  static uint64_t ResidentBytesFor(const ModelConfig& config, DType dtype);
+  uint64_t ResidentBytes() const;
 
   // Valid during the lifetime of this object.
   const ModelWeights& weights() const { return weights_; }

@@ -12,6 +12,7 @@
 #include "model/tokenizer/tokenizer.h"
 #include "model/transformer_lm/packed_weights.h"
 #include "server/config/options.h"
+#include "server/loading/model_source.h"
 
 namespace tlm {
 
@@ -29,8 +30,8 @@ struct Calibration {
 // cannot be read and for a model without a tokenizer or with quantised matrices; INVALID_ARGUMENT
 // for a text that is not UTF-8, has more than kMaxCalibrationBytes or too few tokens; UNIMPLEMENTED
 // for a GPU; RESOURCE_EXHAUSTED for too little memory for the unquantised model.
-absl::StatusOr<Calibration> Calibrate(const ServerOptions& options, const Tokenizer* tokenizer,
-                                      Ops& ops);
+absl::StatusOr<Calibration> Calibrate(const ServerOptions& options, const OpenedModel& model,
+                                      const Tokenizer* tokenizer, Ops& ops);
 
 }  // namespace tlm
 

@@ -29,10 +29,9 @@ absl::Status CheckDraftConfig(const ServerOptions& options, const ModelConfig& m
       options.draft_model, draft.vocab_size, model.vocab_size);
 }
 
-absl::Status CheckDraftTokenizer(const ServerOptions& options, const Tokenizer* model) {
-  if (options.draft_model.empty()) return absl::OkStatus();
-  TLM_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> draft,
-                       LoadTokenizerAlone(options.draft_model));
+absl::Status CheckDraftTokenizer(const ServerOptions& options, const Tokenizer* model,
+                                 const ModelFiles& draft_files) {
+  TLM_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> draft, LoadTokenizerAlone(draft_files));
   if (model == nullptr || draft == nullptr) {
     spdlog::info("--draft_model: {} has no tokenizer: vocab_size alone was compared",
                  model == nullptr ? "the model" : "the draft model");

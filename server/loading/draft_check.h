@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "model/config/model_config.h"
 #include "model/tokenizer/tokenizer.h"
+#include "model/weights/model_files.h"
 #include "server/config/options.h"
 
 namespace tlm {
@@ -21,7 +22,8 @@ absl::Status CheckDraftConfig(const ServerOptions& options, const ModelConfig& m
 // Compares the tokens by id that both tokenizers have: one may leave out tokens that only pad the
 // vocabulary. FAILED_PRECONDITION when a token differs. Logs when there are not two tokenizers to
 // compare. `model` may be null. Other errors as of LoadTokenizerAlone.
-absl::Status CheckDraftTokenizer(const ServerOptions& options, const Tokenizer* model);
+absl::Status CheckDraftTokenizer(const ServerOptions& options, const Tokenizer* model,
+                                 const ModelFiles& draft_files);
 
 }  // namespace tlm
 

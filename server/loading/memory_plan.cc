@@ -77,12 +77,12 @@ BatchLimits DraftBatch(BatchLimits batch, const DraftNeeds& draft) {
   return batch;
 }
 
-// Returns the weights of both models; one is packed after the other.
-WeightBytes BothWeights(const WeightBytes& model, const WeightBytes& draft) {
+// Returns the bytes of both models; one is packed after the other.
+PackingPlan BothWeights(const PackingPlan& model, const PackingPlan& draft) {
   return {.host = std::max(model.host, draft.host), .device = model.device + draft.device};
 }
 
-absl::Status CheckHost(const MemoryPlan& plan, const WeightBytes& weights, uint64_t workspace,
+absl::Status CheckHost(const MemoryPlan& plan, const PackingPlan& weights, uint64_t workspace,
                        uint64_t kv_bytes, uint64_t available, const DraftNeeds* draft) {
   // The weights' host copy is freed before the KV cache is written.
   const uint64_t needed = weights.device + std::max(weights.host, kv_bytes + workspace);
@@ -107,7 +107,7 @@ uint64_t GpuReserve(const DeviceInfo& device) {
   return std::min<uint64_t>(kGpuReserveBytes, device.total_bytes / kGpuReserveFraction);
 }
 
-absl::Status CheckGpu(const MemoryPlan& plan, const WeightBytes& weights, uint64_t workspace,
+absl::Status CheckGpu(const MemoryPlan& plan, const PackingPlan& weights, uint64_t workspace,
                       uint64_t kv_bytes, uint64_t budget, const DeviceInfo& device) {
   const uint64_t reserve = GpuReserve(device);
   const uint64_t needed = weights.device + workspace + reserve + kv_bytes;
@@ -146,13 +146,14 @@ absl::StatusOr<MemoryPlan> PlanMemory(const ServerOptions& options, const ModelC
                                       uint64_t available, const DraftNeeds* draft) {
   const bool gpu = !device.host_addressable;
   MemoryPlan plan;
+  plan.weights = needs.weights;
   plan.kv_dtype = needs.kv.dtype;
   TLM_ASSIGN_OR_RETURN(plan.batch,
                        PlanBatch(options, config, gpu ? kGpuLogitsBytes : kHostLogitsBytes));
   auto block_bytes = static_cast<int64_t>(needs.kv.bytes_per_block());
   const int64_t context_blocks = BlocksFor(plan.batch.max_context);
   uint64_t workspace = needs.workspace(plan.batch);
-  WeightBytes weights = needs.weights;
+  PackingPlan weights = needs.weights;
   if (draft != nullptr) {
     block_bytes += static_cast<int64_t>(draft->memory.kv.bytes_per_block());
     workspace += draft->memory.workspace(DraftBatch(plan.batch, *draft));
@@ -185,7 +186,8 @@ absl::StatusOr<MemoryPlan> PlanMemory(const ServerOptions& options, const ModelC
 
 MemoryPlan PlanDraft(const MemoryPlan& plan, const DraftNeeds& draft) {
   const BatchLimits batch = DraftBatch(plan.batch, draft);
-  return {.batch = batch,
+  return {.weights = draft.memory.weights,
+          .batch = batch,
           .kv_blocks = std::min(plan.kv_blocks, batch.max_sequences * BlocksFor(batch.max_context)),
           .kv_dtype = draft.memory.kv.dtype};
 }

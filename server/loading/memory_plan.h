@@ -9,17 +9,13 @@
 #include "model/config/model_config.h"
 #include "model/kv_cache/kv_storage.h"
 #include "model/ops/device.h"
+#include "model/transformer_lm/packed_weights.h"
 #include "server/config/options.h"
 
 namespace tlm {
 
-// Bytes of the weights, in host memory and on the device.
-struct WeightBytes {
-  uint64_t host = 0;  // only while loading; without the page cache
-  uint64_t device = 0;
-};
-
 struct MemoryPlan {
+  PackingPlan weights;
   BatchLimits batch;
   int64_t kv_blocks = 0;
   DType kv_dtype = DType::kF32;
@@ -27,7 +23,7 @@ struct MemoryPlan {
 
 // Memory of a model on a device, in the order of allocation.
 struct MemoryNeeds {
-  WeightBytes weights;
+  PackingPlan weights;
   // Returns the bytes of intermediate results for batches within the limits;
   // TransformerLM::WorkspaceBytes.
   std::function<uint64_t(const BatchLimits&)> workspace;

@@ -13,12 +13,10 @@
 #include "model/backend/backend.h"
 #include "model/base/errors.h"
 #include "model/base/json.h"
-#include "model/weights/gguf_file.h"
 #include "model/weights/host_memory.h"
 #include "server/loading/calibration.h"
 #include "server/loading/draft_check.h"
 #include "server/loading/memory_plan.h"
-#include "server/loading/model_source.h"
 #include "server/loading/tokenizer_assets.h"
 #include "server/net/heap.h"
 #include "server/serving/build_info.h"
@@ -26,8 +24,7 @@
 namespace tlm {
 namespace {
 
-void TakeTokenizerAssets(TokenizerAssets assets, const std::string& model_dir,
-                         LoadedModel& loaded) {
+void TakeTokenizerAssets(TokenizerAssets assets, const OpenedModel& model, LoadedModel& loaded) {
   loaded.tokenizer = std::move(assets.tokenizer);
   loaded.chat = std::move(assets.chat);
   ServedModel& served = loaded.served;
@@ -38,9 +35,9 @@ void TakeTokenizerAssets(TokenizerAssets assets, const std::string& model_dir,
   served.chat_format = std::move(assets.chat_format);
   served.default_sampling = assets.sampling;
   if (served.tokenizer == nullptr) return;
-  const auto read = IsGgufFile(model_dir) ? ReadGgufTokenizerFiles : ReadTokenizerFiles;
-  served.tokenizer_files = [read, model_dir, tokenizer = served.tokenizer_sha256,
-                            chat = served.chat_sha256] { return read(model_dir, tokenizer, chat); };
+  const auto read = model.files->is_gguf() ? ReadGgufTokenizerFiles : ReadTokenizerFiles;
+  served.tokenizer_files = [read, path = model.files->path(), tokenizer = served.tokenizer_sha256,
+                            chat = served.chat_sha256] { return read(path, tokenizer, chat); };
 }
 
 void FillLimits(const ServerOptions& options, const BatchLimits& batch, RequestLimits& limits) {
@@ -86,14 +83,12 @@ absl::StatusOr<MemoryNeeds> NeedsOf(const ServerOptions& options, const ModelSou
     return Unimplemented("--weights={} is not there yet on backend {}; --backend=cpu has it",
                          WeightFormatName(format), device.backend);
   }
-  const DType weights = source.MatrixType(format, ops);
-  TLM_ASSIGN_OR_RETURN(const DType kv, KvType(options, weights, ops, device));
-  const PackingBytes bytes = source.BytesFor(format, ops);
-  return MemoryNeeds{.weights = {.host = bytes.host, .device = bytes.device},
+  const PackingPlan weights = source.PackingFor(format, ops);
+  TLM_ASSIGN_OR_RETURN(const DType kv, KvType(options, weights.matrix_type, ops, device));
+  return MemoryNeeds{.weights = weights,
                      .workspace =
-                         [&source, &ops, weights](const BatchLimits& limits) {
-                           return TransformerLM::WorkspaceBytes(source.config(), limits, weights,
-                                                                ops);
+                         [&source, &ops, type = weights.matrix_type](const BatchLimits& limits) {
+                           return TransformerLM::WorkspaceBytes(source.config(), limits, type, ops);
                          },
                      .kv = TransformerLM::KvShapeFor(source.config(), kv)};
 }
@@ -101,24 +96,18 @@ absl::StatusOr<MemoryNeeds> NeedsOf(const ServerOptions& options, const ModelSou
 // A draft model before its weights are read.
 struct Draft {
   ModelSource source;
-  WeightFormat format;  // the model's, or kAsGiven where that would quantise it again
   MemoryPlan plan;
 };
 
 absl::StatusOr<std::optional<Draft>> OpenDraft(const ServerOptions& options,
-                                               const ModelConfig& model, Ops& ops) {
-  if (options.draft_model.empty()) return std::nullopt;
+                                               const std::optional<OpenedModel>& draft, Ops& ops) {
+  if (!draft.has_value()) return std::nullopt;
   if (!ops.TakesSeveralModels()) {
     return Unimplemented("--draft_model is not there yet on backend {}; --backend=cpu has it",
                          ops.device().info().backend);
   }
-  TLM_ASSIGN_OR_RETURN(ModelSource source,
-                       ModelSource::Open(DraftOptions(options), kDraftModelFlag));
-  TLM_RETURN_IF_ERROR(CheckDraftConfig(options, model, source.config()));
-  const bool fits = source.CheckFormat(options.weights).ok();
-  return Draft{.source = std::move(source),
-               .format = fits ? options.weights : WeightFormat::kAsGiven,
-               .plan = {}};
+  TLM_ASSIGN_OR_RETURN(ModelSource source, ModelSource::Open(options, *draft));
+  return Draft{.source = std::move(source), .plan = {}};
 }
 
 // Plans the model's memory, and in `draft`, if there is one, the draft model's.
@@ -130,7 +119,10 @@ absl::StatusOr<MemoryPlan> PlanFor(const ServerOptions& options, const ModelSour
   if (!draft.has_value()) {
     return PlanMemory(options, source.config(), needs, device, available);
   }
-  absl::StatusOr<MemoryNeeds> draft_needs = NeedsOf(options, draft->source, draft->format, ops);
+  // A draft model that the format would quantise again is served as it is.
+  const bool fits = draft->source.CheckFormat(options.weights).ok();
+  absl::StatusOr<MemoryNeeds> draft_needs =
+      NeedsOf(options, draft->source, fits ? options.weights : WeightFormat::kAsGiven, ops);
   if (!draft_needs.ok()) {
     return WithContext(draft_needs.status(), "--draft_model=" + options.draft_model);
   }
@@ -155,9 +147,8 @@ absl::StatusOr<WeightsRecord> ReadWeights(const ServerOptions& options, const Me
                                           LoadedModel& loaded) {
   const bool on_host = loaded.ops->device().info().host_addressable;
   FillLimits(options, plan.batch, loaded.served.limits);
-  TLM_ASSIGN_OR_RETURN(
-      const ModelWeights weights,
-      source.Weights({.by_packer_alone = on_host, .checks_finite = loaded.ops->ChecksFinite()}));
+  const ModelWeights weights =
+      source.Weights({.by_packer_alone = on_host, .checks_finite = loaded.ops->ChecksFinite()});
   // On the host, packing needs all threads and has hashed the packed bytes when it ends; on the way
   // to a GPU there is time for hashing meanwhile.
   std::future<absl::StatusOr<std::string>> identity =
@@ -166,7 +157,7 @@ absl::StatusOr<WeightsRecord> ReadWeights(const ServerOptions& options, const Me
   TLM_ASSIGN_OR_RETURN(
       loaded.model,
       TransformerLM::Load(source.config(), weights, *loaded.ops, plan.batch,
-                          {.num_blocks = plan.kv_blocks, .dtype = plan.kv_dtype}, options.weights,
+                          {.num_blocks = plan.kv_blocks, .dtype = plan.kv_dtype}, plan.weights,
                           calibration.importance.has_value() ? &*calibration.importance : nullptr));
   WeightsRecord record;
   record.kv_dtype = plan.kv_dtype;
@@ -193,11 +184,10 @@ absl::Status LoadDraft(Draft draft, LoadedModel& loaded) {
   Ops& ops = *loaded.ops;
   const uint64_t before = AllocatedBytes(ops.device());
   const ModelConfig& config = draft.source.config();
-  TLM_ASSIGN_OR_RETURN(const ModelWeights weights,
-                       draft.source.Weights({.checks_finite = ops.ChecksFinite()}));
+  const ModelWeights weights = draft.source.Weights({.checks_finite = ops.ChecksFinite()});
   auto model = TransformerLM::Load(
       config, weights, ops, draft.plan.batch,
-      {.num_blocks = draft.plan.kv_blocks, .dtype = draft.plan.kv_dtype}, draft.format);
+      {.num_blocks = draft.plan.kv_blocks, .dtype = draft.plan.kv_dtype}, draft.plan.weights);
   TLM_RETURN_IF_ERROR(draft.source.WithFile(model.status()));
   loaded.draft_model = *std::move(model);
   loaded.served.draft_model = draft.source.name();
@@ -247,10 +237,20 @@ std::string DirectoryOf(const ServerOptions& options) {
 
 }  // namespace
 
-absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options) {
+absl::StatusOr<OpenedModels> OpenModels(const ServerOptions& options) {
+  OpenedModels opened;
+  TLM_ASSIGN_OR_RETURN(opened.model, OpenModel(options));
+  TLM_RETURN_IF_ERROR(CheckContext(options, opened.model.config));
+  if (options.draft_model.empty()) return opened;
+  TLM_ASSIGN_OR_RETURN(opened.draft, OpenModel(DraftOptions(options), kDraftModelFlag));
+  TLM_RETURN_IF_ERROR(CheckDraftConfig(options, opened.model.config, opened.draft->config));
+  return opened;
+}
+
+absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options, OpenedModels opened) {
   LoadedModel loaded;
   ServedModel& served = loaded.served;
-  TLM_ASSIGN_OR_RETURN(ModelSource source, ModelSource::Open(options));
+  TLM_ASSIGN_OR_RETURN(ModelSource source, ModelSource::Open(options, opened.model));
   served.model_id = source.name();
   served.directory = DirectoryOf(options);
   served.server_version = TLM_VERSION;
@@ -258,8 +258,8 @@ absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options) {
   // Loaded in parallel, because a large vocabulary takes as long as the weights. Every way out
   // waits for it.
   std::future<absl::StatusOr<TokenizerAssets>> assets =
-      std::async(std::launch::async | std::launch::deferred, [&options, config = served.config] {
-        auto loaded_assets = LoadTokenizerAssets(options, config);
+      std::async(std::launch::async | std::launch::deferred, [&options, &opened] {
+        auto loaded_assets = LoadTokenizerAssets(options, opened.model);
         TrimHeap();  // now, so that its freed memory is not retained while the last weights load
         return loaded_assets;
       });
@@ -275,14 +275,15 @@ absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options) {
   const Device& device = loaded.ops->device();
   const auto take_assets = [&]() -> absl::Status {
     TLM_ASSIGN_OR_RETURN(TokenizerAssets taken, assets.get());
-    TakeTokenizerAssets(std::move(taken), options.model_dir, loaded);
-    return CheckDraftTokenizer(options, loaded.tokenizer.get());
+    TakeTokenizerAssets(std::move(taken), opened.model, loaded);
+    if (!opened.draft.has_value()) return absl::OkStatus();
+    return CheckDraftTokenizer(options, loaded.tokenizer.get(), *opened.draft->files);
   };
-  TLM_ASSIGN_OR_RETURN(std::optional<Draft> draft, OpenDraft(options, served.config, *loaded.ops));
+  TLM_ASSIGN_OR_RETURN(std::optional<Draft> draft, OpenDraft(options, opened.draft, *loaded.ops));
   const bool reads_text = draft.has_value() || !options.calibration.empty();
   if (reads_text) TLM_RETURN_IF_ERROR(take_assets());
   TLM_ASSIGN_OR_RETURN(const Calibration calibration,
-                       Calibrate(options, loaded.tokenizer.get(), *loaded.ops));
+                       Calibrate(options, opened.model, loaded.tokenizer.get(), *loaded.ops));
   TLM_ASSIGN_OR_RETURN(const WeightsRecord weights,
                        LoadModels(WithStepSizes(options, device.info()), calibration, source,
                                   std::move(draft), loaded));

@@ -1,8 +1,9 @@
-// Loads a model directory for serving.
+// Loads a model for serving.
 #ifndef TLM_SERVER_LOADING_MODEL_LOADER_H_
 #define TLM_SERVER_LOADING_MODEL_LOADER_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -12,6 +13,7 @@
 #include "model/transformer_lm/transformer_lm.h"
 #include "server/config/options.h"
 #include "server/loading/fingerprint.h"
+#include "server/loading/model_source.h"
 #include "server/serving/served_model.h"
 
 namespace tlm {
@@ -33,10 +35,20 @@ struct LoadedModel {
   ServedModel served;                          // refers to the other members
 };
 
-// Reads the directory, or generates the preset's weights; checks everything; and allocates all
-// memory of the model and its draft model. A model that does not fit is refused before any
+// The models of --model or --preset and of --draft_model.
+struct OpenedModels {
+  OpenedModel model;
+  std::optional<OpenedModel> draft;
+};
+
+// Opens the files and checks the configurations: makes every check that needs neither a backend nor
+// the weights. Errors are as below.
+absl::StatusOr<OpenedModels> OpenModels(const ServerOptions& options);
+
+// Reads the weights, or generates the preset's; checks everything; and allocates all memory of the
+// model and its draft model. A model that does not fit is refused before any
 // allocation. Every error is one line that names the file, the flag or the number at fault.
-absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options);
+absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options, OpenedModels opened);
 
 }  // namespace tlm
 

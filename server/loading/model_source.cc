@@ -10,7 +10,6 @@
 #include "model/base/json.h"
 #include "model/config/config_reader.h"
 #include "model/config/presets.h"
-#include "model/weights/gguf_file.h"
 #include "model/weights/name_map.h"
 
 namespace tlm {
@@ -31,8 +30,7 @@ bool LooksLikeHubName(const std::string& text) {
 }
 
 // `flag` names the path in messages.
-absl::Status CheckModelPath(std::string_view flag, const std::string& path) {
-  if (IsGgufFile(path)) return absl::OkStatus();
+absl::Status CheckDirectory(std::string_view flag, const std::string& path) {
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(path, error);
   if (std::filesystem::is_directory(status)) return absl::OkStatus();
@@ -55,26 +53,34 @@ absl::Status CheckModelPath(std::string_view flag, const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<ModelConfig> ReadConfiguration(const ServerOptions& options, std::string_view flag) {
-  if (options.preset.empty()) {
-    TLM_RETURN_IF_ERROR(CheckModelPath(flag, options.model_dir));
-    return ReadConfigOf(options.model_dir);
+absl::StatusOr<OpenedModel> OpenModel(const ServerOptions& options, std::string_view flag) {
+  OpenedModel model;
+  if (!options.preset.empty()) {
+    model.name = options.preset;
+    TLM_ASSIGN_OR_RETURN(const std::string text, PresetConfig(options.preset));
+    TLM_ASSIGN_OR_RETURN(model.config, ParseModelConfig(text));
+    return model;
   }
-  TLM_ASSIGN_OR_RETURN(const std::string text, PresetConfig(options.preset));
-  return ParseModelConfig(text);
+  model.name = NameOf(options.model_dir);
+  TLM_ASSIGN_OR_RETURN(model.files, ModelFiles::Open(options.model_dir));
+  if (!model.files->is_gguf()) TLM_RETURN_IF_ERROR(CheckDirectory(flag, options.model_dir));
+  TLM_ASSIGN_OR_RETURN(model.config, model.files->ReadConfig());
+  return model;
 }
 
-absl::StatusOr<ModelSource> ModelSource::Open(const ServerOptions& options, std::string_view flag) {
+absl::StatusOr<ModelSource> ModelSource::Open(const ServerOptions& options,
+                                              const OpenedModel& model) {
   ModelSource source;
-  source.name_ = options.preset.empty() ? NameOf(options.model_dir) : options.preset;
-  TLM_ASSIGN_OR_RETURN(source.config_, ReadConfiguration(options, flag));
-  TLM_RETURN_IF_ERROR(options.random_weights.has_value() ? source.PlanRandom(options)
-                                                         : source.OpenFiles(options.model_dir));
+  source.name_ = model.name;
+  source.config_ = model.config;
+  TLM_RETURN_IF_ERROR(options.random_weights.has_value()
+                          ? source.ReserveRandom(*options.random_weights)
+                          : source.OpenFiles(*model.files));
   return source;
 }
 
-absl::Status ModelSource::OpenFiles(const std::string& path) {
-  TLM_ASSIGN_OR_RETURN(checkpoint_, Checkpoint::Open(path));
+absl::Status ModelSource::OpenFiles(const ModelFiles& files) {
+  TLM_ASSIGN_OR_RETURN(checkpoint_, Checkpoint::Open(files));
   TLM_RETURN_IF_ERROR(WithFile(BindFiles()));
   for (const auto& [name, tensor] : checkpoint_->tensors()) {
     tensors_.push_back({name, tensor.dtype, tensor.shape, tensor.dtype});
@@ -100,14 +106,13 @@ absl::Status ModelSource::WithFile(const absl::Status& read) const {
   return file.empty() ? read : WithContext(read, file);
 }
 
-absl::Status ModelSource::PlanRandom(const ServerOptions& options) {
-  seed_ = options.random_weights->seed;
+absl::Status ModelSource::ReserveRandom(const RandomInit& asked) {
+  seed_ = asked.seed;
   TLM_ASSIGN_OR_RETURN(const DType named, WeightsDTypeFromName(config_.weights_dtype));
-  random_dtype_ = options.random_weights->dtype.value_or(named);
-  weights_.layers.resize(static_cast<size_t>(config_.num_layers));
-  for (const TensorSpec& spec : ExpectedTensors(config_)) {
-    static constexpr char kGenerated = 0;  // a placeholder for data
-    *PlaceOf(spec, &weights_) = {random_dtype_, spec.shape, &kGenerated};
+  random_dtype_ = asked.dtype.value_or(named);
+  TLM_ASSIGN_OR_RETURN(random_, RandomWeights::Reserve(config_, random_dtype_, seed_));
+  weights_ = random_->weights();
+  for (const TensorSpec& spec : weights_.specs) {
     tensors_.push_back({spec.name, random_dtype_, spec.shape, std::nullopt});
   }
   std::sort(tensors_.begin(), tensors_.end(),
@@ -146,20 +151,15 @@ absl::Status ModelSource::CheckFormat(WeightFormat format) const {
   return absl::OkStatus();
 }
 
-PackingBytes ModelSource::BytesFor(WeightFormat format, const Ops& ops) const {
-  PackingBytes bytes = PackingBytesOf(config_, weights_, format, ops);
-  if (!checkpoint_.has_value()) {
-    bytes.host = RandomWeights::ResidentBytesFor(config_, random_dtype_);
-  }
-  bytes.host += QuantisedWeights::ResidentBytesFor(config_, weights_);
-  return bytes;
+PackingPlan ModelSource::PackingFor(WeightFormat format, const Ops& ops) const {
+  PackingPlan plan = PlanPacking(config_, weights_, format, ops);
+  if (random_.has_value()) plan.host = random_->ResidentBytes();
+  plan.host += QuantisedWeights::ResidentBytesFor(config_, weights_);
+  return plan;
 }
 
-absl::StatusOr<ModelWeights> ModelSource::Weights(const Reading& reading) {
-  if (!checkpoint_.has_value()) {
-    TLM_ASSIGN_OR_RETURN(random_, RandomWeights::Reserve(config_, random_dtype_, seed_));
-    return random_->weights();
-  }
+ModelWeights ModelSource::Weights(const Reading& reading) {
+  if (random_.has_value()) return weights_;
   is_shared_ = !reading.by_packer_alone;
   if (is_shared_ && !quantised_.has_value()) return weights_;
   pager_ = std::make_unique<CheckpointPager>(
@@ -176,9 +176,8 @@ absl::StatusOr<ModelWeights> ModelSource::Weights(const Reading& reading) {
 
 absl::StatusOr<std::string> ModelSource::ReadIdentity() const {
   CheckpointPager reader(*checkpoint_, {.check_finite = false, .release = false});
-  ModelWeights weights = weights_;
-  for (const TensorSpec& spec : ExpectedTensors(config_)) {
-    const TensorView& tensor = *PlaceOf(spec, &weights);
+  for (const TensorSpec& spec : weights_.specs) {
+    const TensorView& tensor = TensorOf(spec, weights_);
     TLM_RETURN_IF_ERROR(reader.Acquire(quantised_.has_value() ? quantised_->StoredOf(tensor)
                                                               : std::vector{tensor}));
   }

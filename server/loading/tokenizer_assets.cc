@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -21,8 +23,14 @@
 namespace tlm {
 namespace {
 
+constexpr size_t kMaxTokenizerBytes = size_t{256} << 20;  // per file
 constexpr char kTokenizer[] = "tokenizer.json";
 constexpr char kTokenizerConfig[] = "tokenizer_config.json";
+constexpr char kGgufChatTemplate[] = "tokenizer.chat_template";
+// Prefixes of the metadata that tokenizers come from, and that a chat template and its special
+// tokens come from.
+constexpr char kGgufTokenizerKeys[] = "tokenizer.ggml.";
+constexpr char kGgufChatKeys[] = "tokenizer.";
 
 absl::Status Changed(const std::string& model_dir) {
   return FailedPrecondition("{}: tokenizer or chat template have changed since they were loaded",
@@ -39,6 +47,33 @@ absl::StatusOr<std::string> HashOfMetadata(const GgufMetadata& metadata, std::st
   }
   TLM_ASSIGN_OR_RETURN(const Sha256Digest digest, stream.Finish());
   return Hex(digest);
+}
+
+// Returns the SHA-256 over the files that a chat template and its special tokens may come from.
+absl::StatusOr<std::string> HashOfChatFiles(const std::string& model_dir) {
+  std::string text;
+  for (const char* const name :
+       {"chat_template.jinja", "additional_chat_templates/tool_use.jinja", kTokenizerConfig}) {
+    const std::string path = fmt::format("{}/{}", model_dir, name);
+    std::error_code error;
+    if (!std::filesystem::exists(path, error)) continue;
+    TLM_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxTokenizerBytes));
+    TLM_ASSIGN_OR_RETURN(const std::string hash, Sha256Hex(bytes));
+    text += fmt::format("{} {}\n", name, hash);
+  }
+  return Sha256Hex(text);
+}
+
+// Returns a JSON object with bos_token, eos_token, unk_token and pad_token, as far as they exist.
+nlohmann::json GgufSpecialTokens(const GgufMetadata& metadata) {
+  nlohmann::json tokens = nlohmann::json::object();
+  for (const auto& [variable, name] : {std::pair("bos_token", "bos"),
+                                       {"eos_token", "eos"},
+                                       {"unk_token", "unknown"},
+                                       {"pad_token", "padding"}}) {
+    if (const auto text = GgufSpecialToken(metadata, name)) tokens[variable] = *text;
+  }
+  return tokens;
 }
 
 absl::StatusOr<std::string> GgufTokenizerConfig(const GgufMetadata& metadata) {
@@ -87,7 +122,7 @@ absl::Status LoadGgufTokenizer(const GgufMetadata& metadata, const ModelConfig& 
     spdlog::warn("the file has no tokenizer: requests and responses carry token ids only");
     return absl::OkStatus();
   }
-  TLM_ASSIGN_OR_RETURN(assets.tokenizer_sha256, HashOfGgufTokenizer(metadata));
+  TLM_ASSIGN_OR_RETURN(assets.tokenizer_sha256, HashOfMetadata(metadata, kGgufTokenizerKeys));
   WarnOfSmallVocabulary(*assets.tokenizer, config);
   return absl::OkStatus();
 }
@@ -104,7 +139,7 @@ absl::Status LoadGgufTemplate(const GgufMetadata& metadata, TokenizerAssets& ass
   }
   if (!chat.ok()) return WithContext(chat.status(), kGgufChatTemplate);
   assets.chat = *std::move(chat);
-  TLM_ASSIGN_OR_RETURN(assets.chat_sha256, HashOfGgufChat(metadata));
+  TLM_ASSIGN_OR_RETURN(assets.chat_sha256, HashOfMetadata(metadata, kGgufChatKeys));
   return absl::OkStatus();
 }
 
@@ -118,11 +153,10 @@ void SetSamplingDefaults(const GenerationDefaults& from, SamplingParams& samplin
 }
 
 absl::StatusOr<TokenizerAssets> LoadGgufAssets(const ServerOptions& options,
-                                               const ModelConfig& config) {
-  const std::string& path = options.model_dir;
-  TLM_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(path));
+                                               const ModelFiles& files, const ModelConfig& config) {
+  const std::string& path = files.path();
   TokenizerAssets assets;
-  const GgufMetadata& metadata = file.header().metadata;
+  const GgufMetadata& metadata = files.metadata();
   TLM_RETURN_IF_ERROR(WithContext(LoadGgufTokenizer(metadata, config, assets), path));
   TLM_RETURN_IF_ERROR(WithContext(LoadGgufTemplate(metadata, assets), path));
   if (options.model_sampling_defaults) {
@@ -130,7 +164,8 @@ absl::StatusOr<TokenizerAssets> LoadGgufAssets(const ServerOptions& options,
     if (!defaults.ok()) return WithContext(defaults.status(), path);
     SetSamplingDefaults(*defaults, assets.sampling);
   }
-  TLM_RETURN_IF_ERROR(file.mapped().CheckUnchanged());
+  files.ReleaseHeaders();
+  TLM_RETURN_IF_ERROR(files.CheckUnchanged());
   return assets;
 }
 
@@ -181,20 +216,6 @@ absl::StatusOr<TokenizerAssets> LoadDirectoryAssets(const ServerOptions& options
 
 }  // namespace
 
-absl::StatusOr<std::string> HashOfChatFiles(const std::string& model_dir) {
-  std::string text;
-  for (const char* const name :
-       {"chat_template.jinja", "additional_chat_templates/tool_use.jinja", kTokenizerConfig}) {
-    const std::string path = fmt::format("{}/{}", model_dir, name);
-    std::error_code error;
-    if (!std::filesystem::exists(path, error)) continue;
-    TLM_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxTokenizerBytes));
-    TLM_ASSIGN_OR_RETURN(const std::string hash, Sha256Hex(bytes));
-    text += fmt::format("{} {}\n", name, hash);
-  }
-  return Sha256Hex(text);
-}
-
 absl::StatusOr<std::vector<ModelFile>> ReadTokenizerFiles(const std::string& model_dir,
                                                           const std::string& tokenizer_sha256,
                                                           const std::string& chat_sha256) {
@@ -216,34 +237,15 @@ absl::StatusOr<std::vector<ModelFile>> ReadTokenizerFiles(const std::string& mod
   return files;
 }
 
-absl::StatusOr<std::string> HashOfGgufTokenizer(const GgufMetadata& metadata) {
-  return HashOfMetadata(metadata, "tokenizer.ggml.");
-}
-
-absl::StatusOr<std::string> HashOfGgufChat(const GgufMetadata& metadata) {
-  return HashOfMetadata(metadata, "tokenizer.");
-}
-
-nlohmann::json GgufSpecialTokens(const GgufMetadata& metadata) {
-  nlohmann::json tokens = nlohmann::json::object();
-  for (const auto& [variable, name] : {std::pair("bos_token", "bos"),
-                                       {"eos_token", "eos"},
-                                       {"unk_token", "unknown"},
-                                       {"pad_token", "padding"}}) {
-    if (const auto text = GgufSpecialToken(metadata, name)) tokens[variable] = *text;
-  }
-  return tokens;
-}
-
 absl::StatusOr<std::vector<ModelFile>> ReadGgufTokenizerFiles(const std::string& path,
                                                               const std::string& tokenizer_sha256,
                                                               const std::string& chat_sha256) {
   TLM_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(path));
   const GgufMetadata& metadata = file.header().metadata;
-  TLM_ASSIGN_OR_RETURN(const std::string tokenizer, HashOfGgufTokenizer(metadata));
+  TLM_ASSIGN_OR_RETURN(const std::string tokenizer, HashOfMetadata(metadata, kGgufTokenizerKeys));
   if (tokenizer != tokenizer_sha256) return Changed(path);
   if (!chat_sha256.empty()) {
-    TLM_ASSIGN_OR_RETURN(const std::string chat, HashOfGgufChat(metadata));
+    TLM_ASSIGN_OR_RETURN(const std::string chat, HashOfMetadata(metadata, kGgufChatKeys));
     if (chat != chat_sha256) return Changed(path);
   }
   absl::StatusOr<std::vector<ModelFile>> files = MakeGgufFiles(metadata);
@@ -252,26 +254,26 @@ absl::StatusOr<std::vector<ModelFile>> ReadGgufTokenizerFiles(const std::string&
   return files;
 }
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerAlone(const std::string& model) {
-  if (IsGgufFile(model)) {
-    TLM_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(model));
-    auto tokenizer = MakeGgufTokenizer(file.header().metadata);
-    if (!tokenizer.ok()) return WithContext(tokenizer.status(), model);
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerAlone(const ModelFiles& files) {
+  if (files.is_gguf()) {
+    auto tokenizer = MakeGgufTokenizer(files.metadata());
+    files.ReleaseHeaders();
+    if (!tokenizer.ok()) return WithContext(tokenizer.status(), files.path());
     return tokenizer;
   }
-  const std::string path = model + "/tokenizer.json";
+  const std::string path = files.path() + "/tokenizer.json";
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return nullptr;
   return Tokenizer::Load(path);
 }
 
 absl::StatusOr<TokenizerAssets> LoadTokenizerAssets(const ServerOptions& options,
-                                                    const ModelConfig& config) {
+                                                    const OpenedModel& model) {
   TokenizerAssets assets;
-  if (options.model_dir.empty()) return assets;
-  TLM_ASSIGN_OR_RETURN(assets, IsGgufFile(options.model_dir)
-                                   ? LoadGgufAssets(options, config)
-                                   : LoadDirectoryAssets(options, config));
+  if (!model.files.has_value()) return assets;
+  TLM_ASSIGN_OR_RETURN(assets, model.files->is_gguf()
+                                   ? LoadGgufAssets(options, *model.files, model.config)
+                                   : LoadDirectoryAssets(options, model.config));
   if (assets.tokenizer != nullptr) {
     TLM_ASSIGN_OR_RETURN(assets.chat_format,
                          FindChatFormat(assets.chat.get(), *assets.tokenizer,

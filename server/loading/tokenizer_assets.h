@@ -2,44 +2,26 @@
 #ifndef TLM_SERVER_LOADING_TOKENIZER_ASSETS_H_
 #define TLM_SERVER_LOADING_TOKENIZER_ASSETS_H_
 
-#include <cstddef>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "model/base/gguf_header.h"
 #include "model/chat/chat_format.h"
 #include "model/chat/chat_template.h"
-#include "model/config/model_config.h"
 #include "model/sampling/sampling_job.h"
 #include "model/tokenizer/tokenizer.h"
 #include "server/config/options.h"
+#include "server/loading/model_source.h"
 #include "server/serving/served_model.h"
 
 namespace tlm {
-
-inline constexpr size_t kMaxTokenizerBytes = size_t{256} << 20;  // per file
-
-// Returns the SHA-256 over the files that a chat template and its special tokens may come from.
-absl::StatusOr<std::string> HashOfChatFiles(const std::string& model_dir);
 
 // See ServedModel::tokenizer_files. Reads tokenizer.json, and every other existing file that
 // loaders of Hugging Face models look for. `chat_sha256` is empty without a template.
 absl::StatusOr<std::vector<ModelFile>> ReadTokenizerFiles(const std::string& model_dir,
                                                           const std::string& tokenizer_sha256,
                                                           const std::string& chat_sha256);
-
-inline constexpr char kGgufChatTemplate[] = "tokenizer.chat_template";
-
-// Return the SHA-256 over the metadata that tokenizers come from, and over the metadata that a chat
-// template and its special tokens come from.
-absl::StatusOr<std::string> HashOfGgufTokenizer(const GgufMetadata& metadata);
-absl::StatusOr<std::string> HashOfGgufChat(const GgufMetadata& metadata);
-
-// Returns a JSON object with bos_token, eos_token, unk_token and pad_token, as far as they exist.
-nlohmann::json GgufSpecialTokens(const GgufMetadata& metadata);
 
 // See ServedModel::tokenizer_files. Makes a tokenizer.json from the metadata, and a
 // tokenizer_config.json with special tokens and chat template. UNIMPLEMENTED as of
@@ -61,10 +43,10 @@ struct TokenizerAssets {
 // Logs missing parts, and a chat template that this program cannot run. Other errors name the file
 // and the part at fault.
 absl::StatusOr<TokenizerAssets> LoadTokenizerAssets(const ServerOptions& options,
-                                                    const ModelConfig& config);
+                                                    const OpenedModel& model);
 
-// Returns the tokenizer of a model directory or a GGUF file; null: it has none. Errors as above.
-absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerAlone(const std::string& model);
+// Returns the tokenizer of a model; null: it has none. Errors as above.
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerAlone(const ModelFiles& files);
 
 }  // namespace tlm
 

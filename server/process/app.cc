@@ -104,9 +104,9 @@ absl::Status App::OpenPorts() {
   return absl::OkStatus();
 }
 
-absl::Status App::Load() {
+absl::Status App::Load(OpenedModels opened) {
   Clock& clock = *Clock::Monotonic();
-  TLM_ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel(options_));
+  TLM_ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel(options_, std::move(opened)));
   const ServedModel& served = loaded_.emplace(std::move(loaded)).served;
   admission_.emplace(AdmissionLimitsFor(served.limits), clock,
                      [this] { return engine_->CheckOpen(); });

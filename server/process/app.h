@@ -53,7 +53,7 @@ class App {
   int metrics_port() const { return metrics_server_ == nullptr ? 0 : metrics_server_->port(); }
 
   // Loads the model and starts the engine.
-  absl::Status Load();
+  absl::Status Load(OpenedModels opened);
   // Call once loaded: accepts calls from now on; health is SERVING while the engine is healthy.
   // FAILED_PRECONDITION when the port cannot be opened. While the engine is healthy, `healthy` is
   // called on another thread at least every `health_interval`.

@@ -13,9 +13,7 @@
 
 #include "model/base/errors.h"
 #include "server/admission/shutdown_request.h"
-#include "server/loading/draft_check.h"
-#include "server/loading/memory_plan.h"
-#include "server/loading/model_source.h"
+#include "server/loading/model_loader.h"
 #include "server/observe/log.h"
 #include "server/process/app.h"
 #include "server/process/heartbeat.h"
@@ -37,26 +35,21 @@ constexpr absl::Duration kConnectTime = absl::Milliseconds(20);
 constexpr absl::Duration kSettleTime = absl::Milliseconds(500);
 
 // Makes every check that needs neither a port nor the weights, so that a busy port or a long load
-// does not delay the report of a fault.
-absl::Status CheckStart(const ServerOptions& options) {
+// does not delay the report of a fault. Returns what the load goes on with.
+absl::StatusOr<OpenedModels> CheckStart(const ServerOptions& options) {
   const ServiceOptions& service = options.service;
   TLM_RETURN_IF_ERROR(PortFile::Check("port_file", service.port_file));
   TLM_RETURN_IF_ERROR(PortFile::Check("port_file", service.admin_port_file));
   TLM_RETURN_IF_ERROR(PortFile::Check("port_file", service.metrics_port_file));
-  TLM_ASSIGN_OR_RETURN(const ModelConfig config, ReadConfiguration(options));
-  TLM_RETURN_IF_ERROR(CheckContext(options, config));
-  if (!options.draft_model.empty()) {
-    TLM_ASSIGN_OR_RETURN(const ModelConfig draft,
-                         ReadConfiguration(DraftOptions(options), kDraftModelFlag));
-    TLM_RETURN_IF_ERROR(CheckDraftConfig(options, config, draft));
-  }
-  return CheckThreads(ThreadsNeeded(options));
+  TLM_ASSIGN_OR_RETURN(OpenedModels opened, OpenModels(options));
+  TLM_RETURN_IF_ERROR(CheckThreads(ThreadsNeeded(options)));
+  return opened;
 }
 
-absl::Status Load(App& app) {
+absl::Status Load(App& app, OpenedModels opened) {
   const Heartbeat heartbeat(kNotifyInterval,
                             [] { NotifyProgress("loading the model", kNotifyTimeout); });
-  return app.Load();
+  return app.Load(std::move(opened));
 }
 
 // At least two polls per interval of the service manager's watchdog.
@@ -109,7 +102,7 @@ absl::Status RunServer(const ServerOptions& options) {
   spdlog::debug("starting: tlm-server {} model={} preset={}", TLM_VERSION,
                 LogQuoted(options.model_dir), LogQuoted(options.preset));
   TLM_RETURN_IF_ERROR(RaiseDescriptorLimit(service.connections.max_connections));
-  TLM_RETURN_IF_ERROR(CheckStart(options));
+  TLM_ASSIGN_OR_RETURN(OpenedModels opened, CheckStart(options));
   TLM_ASSIGN_OR_RETURN(std::unique_ptr<App> app, App::Open(options, shutdown));
   std::shared_ptr<PortFile> metrics_port_file;
   absl::Status written;
@@ -124,7 +117,7 @@ absl::Status RunServer(const ServerOptions& options) {
     };
   });
   TLM_RETURN_IF_ERROR(written);
-  if (const absl::Status loaded = Load(*app); !loaded.ok()) {
+  if (const absl::Status loaded = Load(*app, std::move(opened)); !loaded.ok()) {
     // The process ends without gRPC 1.51, which waits forever for a thread that the system refused.
     [[maybe_unused]] static App* const abandoned = app.release();
     return loaded;

@@ -52,7 +52,7 @@ struct Weights {
   DType given = DType::kBF16;
   WeightFormat format = WeightFormat::kAsGiven;
 
-  // Of a model that has them: see MatrixTypeOf.
+  // Of a model that has them: see PackingPlan::matrix_type.
   DType type() const { return BlockTypeOf(format).has_value() ? DType::kI8 : given; }
   size_t BytesOf(MatrixPlace place, int64_t elements) const {
     const DType stored = BlockTypeOf(FormatIn(place, format)).value_or(given);

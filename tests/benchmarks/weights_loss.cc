@@ -23,7 +23,7 @@
 #include "model/base/regular_file.h"
 #include "model/tokenizer/tokenizer.h"
 #include "model/tokenizer/tokenizer_gguf.h"
-#include "model/weights/gguf_file.h"
+#include "model/weights/model_files.h"
 #include "tests/benchmarks/engine/backend_flags.h"
 #include "tests/benchmarks/engine/bench_model.h"
 
@@ -57,10 +57,9 @@ struct Sample {
 };
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& model) {
-  if (!IsGgufFile(model)) return Tokenizer::Load(model + "/tokenizer.json");
-  TLM_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(model));
-  TLM_ASSIGN_OR_RETURN(const TokenizerDescription description,
-                       ReadGgufTokenizer(file.header().metadata));
+  TLM_ASSIGN_OR_RETURN(const ModelFiles files, ModelFiles::Open(model));
+  if (!files.is_gguf()) return Tokenizer::Load(model + "/tokenizer.json");
+  TLM_ASSIGN_OR_RETURN(const TokenizerDescription description, ReadGgufTokenizer(files.metadata()));
   return Tokenizer::Create(description);
 }
 

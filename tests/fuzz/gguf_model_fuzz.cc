@@ -6,6 +6,7 @@
 #include "model/tokenizer/tokenizer_gguf.h"
 #include "model/weights/checkpoint.h"
 #include "model/weights/gguf_file.h"
+#include "model/weights/model_files.h"
 #include "model/weights/model_weights.h"
 #include "tests/fuzz/check_tokenizer.h"
 #include "tests/fuzz/fuzz_input.h"
@@ -22,10 +23,12 @@ uint64_t SumOf(const GgufFile& file) {
 }
 
 void CheckModel(const std::string& path) {
-  const auto config = ReadConfigOf(path);
+  const auto files = ModelFiles::Open(path);
+  if (!files.ok()) return CheckRefusal(files.status());
+  const auto config = files->ReadConfig();
   if (!config.ok()) return CheckRefusal(config.status());
   TLM_CHECK(Validate(*config).ok());
-  const auto checkpoint = Checkpoint::Open(path);
+  const auto checkpoint = Checkpoint::Open(*files);
   if (!checkpoint.ok()) return CheckRefusal(checkpoint.status());
   const auto weights = BindWeights(*config, *checkpoint);
   if (!weights.ok()) CheckRefusal(weights.status());

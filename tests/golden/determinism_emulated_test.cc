@@ -180,8 +180,8 @@ TEST(BlockModelsEmulatedTest, TakeTheMemoryThatIsPlanned) {
     SCOPED_TRACE(WeightFormatName(c.format));
     const auto ops = CudaOps::Create(CudaOptions(), nullptr);
     ASSERT_THAT(ops, IsOk());
-    const PackingBytes planned = PackingBytesOf(c.config, c.weights, c.format, **ops);
-    const auto packed = PackWeights(c.config, c.weights, c.format, **ops);
+    const PackingPlan planned = PlanPacking(c.config, c.weights, c.format, **ops);
+    const auto packed = PackWeights(c.config, c.weights, planned, **ops);
     ASSERT_THAT(packed, IsOk());
     const std::map<DType, uint64_t> by_type = BytesByType(*packed);
     uint64_t bytes = 0;
@@ -192,7 +192,7 @@ TEST(BlockModelsEmulatedTest, TakeTheMemoryThatIsPlanned) {
     EXPECT_EQ(allocated[static_cast<size_t>(MemoryPurpose::kWeights)], bytes);
     const BatchLimits limits{
         .max_tokens = 64, .max_sequences = 4, .max_logits_rows = 4, .max_context = 256};
-    const DType type = MatrixTypeOf(c.config, c.weights, c.format, **ops);
+    const DType type = planned.matrix_type;
     const size_t workspace = TransformerLM::WorkspaceBytes(c.config, limits, type, **ops);
     const auto total = [&] {
       size_t all = 0;

@@ -53,7 +53,8 @@ RandomModel::RandomModel(const ModelConfig& config, DType dtype, uint64_t seed)
     : config_(config), dtype_(dtype) {
   std::mt19937_64 random(seed);
   weights_.layers.resize(static_cast<size_t>(config.num_layers));
-  for (const TensorSpec& spec : ExpectedTensors(config)) {
+  weights_.specs = ExpectedTensors(config);
+  for (const TensorSpec& spec : weights_.specs) {
     auto tensor = std::make_unique<Tensor>(Tensor{spec, {}});
     for (int64_t i = 0; i < spec.shape.elements(); ++i) {
       Append(RandomValue(spec, random), dtype, &tensor->bytes);

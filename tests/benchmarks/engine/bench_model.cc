@@ -12,7 +12,7 @@
 #include "model/transformer_lm/calibration.h"
 #include "model/transformer_lm/packed_weights.h"
 #include "model/weights/checkpoint.h"
-#include "model/weights/gguf_file.h"
+#include "model/weights/model_files.h"
 #include "model/weights/model_weights.h"
 #include "model/weights/random_weights.h"
 #include "tests/benchmarks/engine/backend_flags.h"
@@ -69,7 +69,10 @@ absl::StatusOr<ModelConfig> ReadBenchConfig(const ModelChoice& choice) {
   if (choice.model.empty() == choice.preset.empty()) {
     return InvalidArgument("give either --model or --preset");
   }
-  if (!choice.model.empty()) return ReadConfigOf(choice.model);
+  if (!choice.model.empty()) {
+    TLM_ASSIGN_OR_RETURN(const ModelFiles files, ModelFiles::Open(choice.model));
+    return files.ReadConfig();
+  }
   TLM_ASSIGN_OR_RETURN(const std::string text, PresetConfig(choice.preset));
   return ParseModelConfig(text);
 }
@@ -84,8 +87,9 @@ absl::StatusOr<KvRoom> KvRoom::Of(const ModelChoice& choice, Ops& ops, uint64_t 
     room.weight_bytes_ = RandomWeights::BytesFor(room.config_, room.weights_dtype_);
   } else {
     TLM_ASSIGN_OR_RETURN(const HostWeights host, WeightsOf(choice, room.config_, ops));
-    room.weights_dtype_ = MatrixTypeOf(room.config_, host.weights, choice.format, ops);
-    room.weight_bytes_ = PackingBytesOf(room.config_, host.weights, choice.format, ops).device;
+    const PackingPlan packing = PlanPacking(room.config_, host.weights, choice.format, ops);
+    room.weights_dtype_ = packing.matrix_type;
+    room.weight_bytes_ = packing.device;
   }
   const DType kv = choice.kv_dtype.value_or(ops.DefaultKvType(room.weights_dtype_));
   room.block_bytes_ = TransformerLM::KvShapeFor(room.config_, kv).bytes_per_token() * kBlockTokens;
@@ -131,7 +135,8 @@ absl::StatusOr<std::unique_ptr<BenchModel>> LoadBenchModel(const ModelChoice& ch
   TLM_ASSIGN_OR_RETURN(const HostWeights host, WeightsOf(choice, loaded->config, ops));
   loaded->name = choice.preset.empty() ? choice.model : choice.preset;
   loaded->format_name = WeightFormatName(choice.format);
-  loaded->weights_dtype = MatrixTypeOf(loaded->config, host.weights, choice.format, ops);
+  const PackingPlan packing = PlanPacking(loaded->config, host.weights, choice.format, ops);
+  loaded->weights_dtype = packing.matrix_type;
   loaded->kv_dtype = choice.kv_dtype.value_or(ops.DefaultKvType(loaded->weights_dtype));
   if (!ops.TakesKvType(loaded->weights_dtype, loaded->kv_dtype)) {
     return InvalidArgument("--kv_cache_dtype={} does not go with weights of {} on {}",
@@ -148,7 +153,7 @@ absl::StatusOr<std::unique_ptr<BenchModel>> LoadBenchModel(const ModelChoice& ch
   TLM_ASSIGN_OR_RETURN(loaded->model,
                        TransformerLM::Load(loaded->config, host.weights, ops, limits,
                                            {.num_blocks = kv_blocks, .dtype = loaded->kv_dtype},
-                                           choice.format, choice.importance));
+                                           packing, choice.importance));
   TLM_RETURN_IF_ERROR(ops.device().Synchronize());
   loaded->load_seconds = absl::ToDoubleSeconds(absl::Now() - begin);
   return loaded;

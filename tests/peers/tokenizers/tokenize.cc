@@ -18,7 +18,7 @@
 #include "model/tokenizer/stream_decoder.h"
 #include "model/tokenizer/tokenizer.h"
 #include "model/tokenizer/tokenizer_gguf.h"
-#include "model/weights/gguf_file.h"
+#include "model/weights/model_files.h"
 
 namespace tlm {
 namespace {
@@ -55,10 +55,9 @@ std::string DecodeOneByOne(const Tokenizer& tokenizer, const std::vector<int32_t
 }
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Open(const std::string& path) {
-  if (!IsGgufFile(path)) return Tokenizer::Load(path);
-  TLM_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(path));
-  TLM_ASSIGN_OR_RETURN(const TokenizerDescription description,
-                       ReadGgufTokenizer(file.header().metadata));
+  TLM_ASSIGN_OR_RETURN(const ModelFiles files, ModelFiles::Open(path));
+  if (!files.is_gguf()) return Tokenizer::Load(path);
+  TLM_ASSIGN_OR_RETURN(const TokenizerDescription description, ReadGgufTokenizer(files.metadata()));
   return Tokenizer::Create(description);
 }
 

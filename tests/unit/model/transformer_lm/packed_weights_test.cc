@@ -59,6 +59,11 @@ class RecordingOps : public ForwardingOps {
   std::vector<std::vector<float>> zeros_;
 };
 
+absl::StatusOr<PackedWeights> Pack(const ModelConfig& config, const ModelWeights& weights,
+                                   WeightFormat format, Ops& ops) {
+  return PackWeights(config, weights, PlanPacking(config, weights, format, ops), ops);
+}
+
 class PackedWeightsTest : public ::testing::Test {
  protected:
   static std::set<DType> TypesIn(const std::vector<TensorView>& parts) {
@@ -73,10 +78,11 @@ class PackedWeightsTest : public ::testing::Test {
 TEST_F(PackedWeightsTest, PassesBlocksOnWhereTheyAreTaken) {
   const BlockModel model(BlockConfig("qwen3"), GgufBlockTypes(), 1);
   RecordingOps ops(*cpu_, /*takes_blocks=*/true);
-  ASSERT_THAT(PackWeights(model.config(), model.weights(), WeightFormat::kAsGiven, ops), IsOk());
+  ASSERT_THAT(Pack(model.config(), model.weights(), WeightFormat::kAsGiven, ops), IsOk());
   const std::vector<DType> types = GgufBlockTypes();
   EXPECT_EQ(TypesIn(ops.given), std::set<DType>(types.begin(), types.end()));
-  EXPECT_EQ(MatrixTypeOf(model.config(), model.weights(), WeightFormat::kAsGiven, ops), DType::kI8);
+  EXPECT_EQ(PlanPacking(model.config(), model.weights(), WeightFormat::kAsGiven, ops).matrix_type,
+            DType::kI8);
 }
 
 // Row by row equal to the blocks' values, whatever their type and the order of their inputs.
@@ -92,11 +98,12 @@ TEST_F(PackedWeightsTest, DequantisesWhatIsNotTaken) {
        {Case{without, WeightFormat::kAsGiven}, Case{without, WeightFormat::kFloat32},
         Case{with, WeightFormat::kFloat32}}) {
     c.ops.given.clear();
-    const auto packed = PackWeights(model.config(), model.weights(), c.format, c.ops);
+    const auto packed = Pack(model.config(), model.weights(), c.format, c.ops);
     ASSERT_THAT(packed, IsOk());
     EXPECT_EQ(TypesIn(c.ops.given), std::set<DType>{DType::kF32});
     EXPECT_EQ(c.ops.formats, std::set<WeightFormat>{WeightFormat::kAsGiven});
-    EXPECT_EQ(MatrixTypeOf(model.config(), model.weights(), c.format, c.ops), DType::kF32);
+    EXPECT_EQ(PlanPacking(model.config(), model.weights(), c.format, c.ops).matrix_type,
+              DType::kF32);
     const LayerWeights& layer = model.dequantised().layers[1];
     const auto& down = static_cast<const CpuMatrix&>(*packed->layers[1].down.matrix);
     std::vector<float> row(down.k());
@@ -112,12 +119,12 @@ TEST_F(PackedWeightsTest, DequantisesFloatsOf8BitsToBf16) {
   const BlockModel model(BlockConfig("qwen3"), Float8BlockTypes(), 2);
   for (const WeightFormat format : {WeightFormat::kAsGiven, WeightFormat::kFloat32}) {
     RecordingOps ops(*cpu_, /*takes_blocks=*/false);
-    const auto packed = PackWeights(model.config(), model.weights(), format, ops);
+    const auto packed = Pack(model.config(), model.weights(), format, ops);
     ASSERT_THAT(packed, IsOk());
     const bool exact = format == WeightFormat::kFloat32;
     const DType type = exact ? DType::kF32 : DType::kBF16;
     EXPECT_EQ(TypesIn(ops.given), std::set<DType>{type});
-    EXPECT_EQ(MatrixTypeOf(model.config(), model.weights(), format, ops), type);
+    EXPECT_EQ(PlanPacking(model.config(), model.weights(), format, ops).matrix_type, type);
     const LayerWeights& layer = model.dequantised().layers[1];
     const auto& down = static_cast<const CpuMatrix&>(*packed->layers[1].down.matrix);
     std::vector<float> row(down.k());
@@ -134,7 +141,7 @@ TEST_F(PackedWeightsTest, DequantisesFloatsOf8BitsToBf16) {
 TEST_F(PackedWeightsTest, Float32WidensEveryMatrix) {
   for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
     const RandomModel model(SmallConfig("gpt2"), dtype, 3);
-    const auto packed = PackWeights(model.config(), model.weights(), WeightFormat::kFloat32, *cpu_);
+    const auto packed = Pack(model.config(), model.weights(), WeightFormat::kFloat32, *cpu_);
     ASSERT_THAT(packed, IsOk());
     for (const PackedLayer& layer : packed->layers) {
       for (const PackedLinear* const linear :
@@ -155,7 +162,7 @@ TEST_F(PackedWeightsTest, FloatsBesideBlocksKeepTheirTypeWhereFloatRowsAreTaken)
     weights.layers[i].down = halves.weights().layers[i].down;
   }
   RecordingOps taking(*cpu_, /*takes_blocks=*/true);
-  ASSERT_THAT(PackWeights(blocks.config(), weights, WeightFormat::kAsGiven, taking), IsOk());
+  ASSERT_THAT(Pack(blocks.config(), weights, WeightFormat::kAsGiven, taking), IsOk());
   EXPECT_EQ(TypesIn(taking.given), (std::set<DType>{DType::kQ4K, DType::kF16}));
 }
 
@@ -173,11 +180,11 @@ TEST_F(PackedWeightsTest, FloatsBesideBlocksAreRoundedToActivationsOf16Bits) {
   // Matrices of 192 and of 288 inputs are F32.
   const BlockModel blocks(BlockConfig("qwen3"), {DType::kQ4K}, 4);
   RoundingOps ops(*cpu_);
-  ASSERT_THAT(PackWeights(blocks.config(), blocks.weights(), WeightFormat::kAsGiven, ops), IsOk());
+  ASSERT_THAT(Pack(blocks.config(), blocks.weights(), WeightFormat::kAsGiven, ops), IsOk());
   EXPECT_EQ(TypesIn(ops.given), (std::set<DType>{DType::kQ4K, DType::kF32}));
   EXPECT_EQ(ops.formats, std::set<WeightFormat>{WeightFormat::kBFloat16});
   const auto bytes = [&](const Ops& on) {
-    return PackingBytesOf(blocks.config(), blocks.weights(), WeightFormat::kAsGiven, on).device;
+    return PlanPacking(blocks.config(), blocks.weights(), WeightFormat::kAsGiven, on).device;
   };
   const RecordingOps taking(*cpu_, /*takes_blocks=*/true);
   const int64_t floats = 256 * (192 + 288) * blocks.config().num_layers;
@@ -185,19 +192,19 @@ TEST_F(PackedWeightsTest, FloatsBesideBlocksAreRoundedToActivationsOf16Bits) {
   // A model of floats alone is what it was.
   const RandomModel model(SmallConfig("gpt2"), DType::kBF16, 5);
   ops.formats.clear();
-  ASSERT_THAT(PackWeights(model.config(), model.weights(), WeightFormat::kAsGiven, ops), IsOk());
+  ASSERT_THAT(Pack(model.config(), model.weights(), WeightFormat::kAsGiven, ops), IsOk());
   EXPECT_EQ(ops.formats, std::set<WeightFormat>{WeightFormat::kAsGiven});
 }
 
 TEST_F(PackedWeightsTest, QuantisesMatricesButNotPositions) {
   const RandomModel model(SmallConfig("gpt2"), DType::kF16, 5);
   RecordingOps ops(*cpu_, /*takes_blocks=*/true);
-  const auto packed = PackWeights(model.config(), model.weights(), WeightFormat::kInt4G64, ops);
+  const auto packed = Pack(model.config(), model.weights(), WeightFormat::kInt4G64, ops);
   ASSERT_THAT(packed, IsOk());
   EXPECT_EQ(ops.formats, (std::set<WeightFormat>{WeightFormat::kAsGiven, WeightFormat::kInt4G64}));
   EXPECT_EQ(packed->position_embedding->dtype(), DType::kF16);
   RecordingOps without(*cpu_, /*takes_blocks=*/false);
-  EXPECT_THAT(PackWeights(model.config(), model.weights(), WeightFormat::kInt4G64, without),
+  EXPECT_THAT(Pack(model.config(), model.weights(), WeightFormat::kInt4G64, without),
               IsUnimplemented("int4:64 weights on backend"));
 }
 
@@ -210,7 +217,7 @@ TEST_F(PackedWeightsTest, NamesTheTensorWithAValueThatIsNotFinite) {
   bytes[block * 34 + 1] = std::byte{0x7c};
   ModelWeights weights = model.weights();
   weights.layers[1].up.data = bytes.data();
-  EXPECT_THAT(PackWeights(model.config(), weights, WeightFormat::kAsGiven, *cpu_),
+  EXPECT_THAT(Pack(model.config(), weights, WeightFormat::kAsGiven, *cpu_),
               IsInvalidArgument("layers.1.mlp.up_proj.weight", "element 32032 is"));
 }
 
@@ -235,8 +242,8 @@ TEST_F(PackedWeightsTest, PlansItsMemory) {
                         Case{floats.config(), floats.weights(), WeightFormat::kInt8, 0},
                         Case{floats.config(), floats.weights(), WeightFormat::kInt4G32, 0}}) {
     SCOPED_TRACE(WeightFormatName(c.format));
-    const PackingBytes planned = PackingBytesOf(c.config, c.weights, c.format, *cpu_);
-    const auto packed = PackWeights(c.config, c.weights, c.format, *cpu_);
+    const PackingPlan planned = PlanPacking(c.config, c.weights, c.format, *cpu_);
+    const auto packed = Pack(c.config, c.weights, c.format, *cpu_);
     ASSERT_THAT(packed, IsOk());
     uint64_t bytes = 0;
     for (const auto& [dtype, part] : BytesByType(*packed)) bytes += part;

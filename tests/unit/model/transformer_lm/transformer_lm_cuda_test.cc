@@ -65,7 +65,7 @@ Loaded Load(const ModelConfig& config, const ModelWeights& weights,
   auto ops = CudaOps::Create(options, nullptr);
   EXPECT_THAT(ops, IsOk());
   loaded.ops = *std::move(ops);
-  const DType type = MatrixTypeOf(config, weights, WeightFormat::kAsGiven, *loaded.ops);
+  const DType type = PlanPacking(config, weights, WeightFormat::kAsGiven, *loaded.ops).matrix_type;
   const DType kv = loaded.ops->DefaultKvType(type);
   auto model = TransformerLM::Load(config, weights, *loaded.ops, kLimits,
                                    {.num_blocks = kBlocks, .dtype = kv});

@@ -297,7 +297,7 @@ TEST(RandomWeightsTest, ReservedOnesAreGeneratedWhenAcquired) {
     moved.weights().pager->Release(acquired);
     EXPECT_THAT(Values(layer.gate), testing::Each(0.0f)) << "its memory is gone";
   }
-  const uint64_t at_once = RandomWeights::ResidentBytesFor(config, DType::kF32);
+  const uint64_t at_once = moved.ResidentBytes();
   EXPECT_GE(at_once, expected.gate.bytes() + expected.up.bytes());
   EXPECT_LT(at_once, RandomWeights::BytesFor(config, DType::kF32));
 }

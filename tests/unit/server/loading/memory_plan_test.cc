@@ -39,13 +39,13 @@ constexpr int64_t kContextBlocks = 1024 / kBlockTokens;
 constexpr uint64_t kBlockBytes = uint64_t{2} * 2 * 64 * kBlockTokens * sizeof(float);
 constexpr uint64_t kWorkspace = 60 * kBlockBytes;
 
-MemoryNeeds Needs(const WeightBytes& weights) {
+MemoryNeeds Needs(const PackingPlan& weights) {
   return {.weights = weights,
           .workspace = [](const BatchLimits&) { return kWorkspace; },
           .kv = TransformerLM::KvShapeFor(Config(), DType::kF32)};
 }
 
-absl::StatusOr<MemoryPlan> Plan(const ServerOptions& options, const WeightBytes& weights,
+absl::StatusOr<MemoryPlan> Plan(const ServerOptions& options, const PackingPlan& weights,
                                 uint64_t available, uint64_t total = 4 * kGib,
                                 const DraftNeeds* draft = nullptr) {
   DeviceInfo device;
@@ -54,7 +54,7 @@ absl::StatusOr<MemoryPlan> Plan(const ServerOptions& options, const WeightBytes&
   return PlanMemory(options, Config(), Needs(weights), device, available, draft);
 }
 
-absl::StatusOr<MemoryPlan> PlanGpu(const ServerOptions& options, const WeightBytes& weights,
+absl::StatusOr<MemoryPlan> PlanGpu(const ServerOptions& options, const PackingPlan& weights,
                                    uint64_t free, uint64_t host = kGib) {
   DeviceInfo device;
   device.total_bytes = 10 * kGib;
@@ -83,7 +83,7 @@ TEST(PlanMemoryTest, LeavesRoomForTheWeights) {
 TEST(PlanMemoryTest, RefusesWhatDoesNotFitWithEveryFigure) {
   // The weights' copy is gone before there are keys and values: the larger of the two counts.
   const struct {
-    WeightBytes weights;
+    PackingPlan weights;
     std::string figures;
   } kCases[] = {
       {{.host = 7 * kGib, .device = 5 * kGib},

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <numeric>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "model/accounting/parameters.h"
+#include "model/base/errors.h"
 #include "model/base/message_text.h"
 #include "model/config/config_reader.h"
 #include "model/weights/checkpoint.h"
@@ -46,6 +48,11 @@ ServerOptions RandomOptions(const TempDir& dir, uint64_t seed = 0) {
   ServerOptions options = OptionsFor(dir);
   options.random_weights = {.seed = seed, .dtype = std::nullopt};
   return options;
+}
+
+absl::StatusOr<LoadedModel> LoadModel(const ServerOptions& options) {
+  TLM_ASSIGN_OR_RETURN(OpenedModels opened, OpenModels(options));
+  return LoadModel(options, std::move(opened));
 }
 
 std::string ErrorOf(const ServerOptions& options) {
