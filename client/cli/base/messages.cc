@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 #include <google/protobuf/descriptor.h>
+#include <google/protobuf/util/json_util.h>
 
 #include <algorithm>
 
 #include "client/cli/base/table.h"
 #include "client/cli/base/text.h"
+#include "model/base/errors.h"
 
 namespace tlm::cli {
 namespace {
@@ -91,6 +93,13 @@ google::protobuf::Duration ToProto(absl::Duration duration) {
 
 absl::Duration FromProto(const google::protobuf::Duration& proto) {
   return absl::Seconds(proto.seconds()) + absl::Nanoseconds(proto.nanos());
+}
+
+absl::Status ParseJsonMessage(const std::string& json, Message* message) {
+  constexpr size_t kMaxShownColumns = 200;
+  const auto status = google::protobuf::util::JsonStringToMessage(json, message);
+  if (status.ok()) return absl::OkStatus();
+  return InvalidArgument("{}", Shortened(OneLine(status.message().ToString()), kMaxShownColumns));
 }
 
 std::string RoundedTime(const google::protobuf::Duration& duration) {

@@ -8,12 +8,16 @@
 #include <string>
 #include <string_view>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 
 namespace tlm::cli {
 
 google::protobuf::Duration ToProto(absl::Duration duration);
 absl::Duration FromProto(const google::protobuf::Duration& proto);
+
+// Parses Protobuf's JSON. INVALID_ARGUMENT with a short message in one line.
+absl::Status ParseJsonMessage(const std::string& json, google::protobuf::Message* message);
 
 // Returns "250ms" or "1h1m40s": rounded down to milliseconds, from a minute on to seconds.
 std::string RoundedTime(const google::protobuf::Duration& duration);
