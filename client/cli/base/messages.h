@@ -7,6 +7,8 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -30,9 +32,10 @@ std::string FieldText(const google::protobuf::Message& message,
 // Finds the field by name; the message must have it.
 std::string FieldText(const google::protobuf::Message& message, std::string_view field);
 
-// True if the field is a single number equal to 0.
-bool IsZero(const google::protobuf::Message& message,
-            const google::protobuf::FieldDescriptor& field);
+// Returns names and texts of the fields that are not empty; without `zeros` also none that is 0,
+// false or the first value of its enum.
+std::vector<std::pair<std::string, std::string>> FieldTexts(
+    const google::protobuf::Message& message, bool zeros);
 
 }  // namespace tlm::cli
 
