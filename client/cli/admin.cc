@@ -1,19 +1,22 @@
 #include <fmt/format.h>
 
-#include <map>
+#include <algorithm>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "absl/flags/flag.h"
 #include "client/cli/base/command.h"
+#include "client/cli/base/command_line.h"
 #include "client/cli/base/connection.h"
 #include "client/cli/base/flag_types.h"
 #include "client/cli/base/interrupt.h"
 #include "client/cli/base/messages.h"
 #include "client/cli/base/report.h"
-#include "client/cli/base/request_flags.h"
 #include "client/cli/base/table.h"
 #include "client/cli/base/text.h"
 #include "client/cpp/admin_client.h"
+#include "model/base/errors.h"
 
 ABSL_FLAG(std::string, admin_target, "",
           "the admin port of a server, as host:port; not the port of --target");
@@ -97,104 +100,60 @@ void PrintConfig(const v1::GetConfigResponse& config, std::ostream& out) {
 template <typename Response>
 absl::Status Print(const absl::StatusOr<Response>& response,
                    void (*print)(const Response&, std::ostream&), Console* console) {
-  if (!response.ok()) return response.status();
-  if (absl::GetFlag(FLAGS_json)) {
-    PrintJson(*response, console->out);
-  } else {
-    print(*response, console->out);
-  }
-  return absl::OkStatus();
-}
-
-struct Call {
-  client::AdminClient* client;
-  const client::CallOptions& options;
-  const Arguments& request_ids;
-  Console* console;
-};
-
-absl::Status RunLoad(const Call& call) {
-  return Print(call.client->GetLoad(call.options), PrintLoad, call.console);
-}
-
-absl::Status RunAbort(const Call& call) {
-  v1::AbortRequest request;
-  request.mutable_request_ids()->Add(call.request_ids.begin(), call.request_ids.end());
-  request.set_all(absl::GetFlag(FLAGS_all));
-  const std::string tenant = absl::GetFlag(FLAGS_tenant);
-  if (!tenant.empty()) request.set_tenant(tenant);
-  return Print(call.client->Abort(request, call.options), PrintAbort, call.console);
-}
-
-absl::Status RunDrain(const Call& call) {
-  v1::DrainRequest request;
-  const absl::Duration limit = absl::GetFlag(FLAGS_time_limit).duration;
-  if (limit < absl::InfiniteDuration()) *request.mutable_time_limit() = ToProto(limit);
-  return Print(call.client->Drain(request, call.options), PrintDrain, call.console);
-}
-
-absl::Status RunFlush(const Call& call) {
-  return Print(call.client->FlushPrefixCache(call.options), PrintFlush, call.console);
-}
-
-absl::Status RunConfig(const Call& call) {
-  return Print(call.client->GetConfig(call.options), PrintConfig, call.console);
-}
-
-using RunCall = absl::Status (*)(const Call&);
-
-// Returns null for an unknown word.
-RunCall FindCall(const std::string& word) {
-  static const std::map<std::string, RunCall> kCalls = {{"load", RunLoad},
-                                                        {"abort", RunAbort},
-                                                        {"drain", RunDrain},
-                                                        {"flush", RunFlush},
-                                                        {"config", RunConfig}};
-  const auto found = kCalls.find(word);
-  return found == kCalls.end() ? nullptr : found->second;
+  if (response.ok() && !PrintedAsJson(*response, console)) print(*response, console->out);
+  return response.status();
 }
 
 // Returns the error of the command line; empty if there is no error.
-std::string UsageError(const Arguments& arguments) {
-  if (arguments.empty() || FindCall(arguments[0]) == nullptr) {
+std::string UsageProblem(const Arguments& arguments) {
+  const std::vector<std::string_view> calls = FlagNames("load abort drain flush config");
+  if (arguments.empty() || std::find(calls.begin(), calls.end(), arguments[0]) == calls.end()) {
     return "takes one of load, abort, drain, flush and config";
   }
+  const bool is_abort = arguments[0] == "abort";
   const bool has_ids = arguments.size() > 1;
-  if (arguments[0] != "abort" && has_ids) {
-    return fmt::format("{} takes nothing after it", arguments[0]);
+  if (!is_abort && has_ids) return arguments[0] + " takes nothing after it";
+  if (is_abort && has_ids == absl::GetFlag(FLAGS_all)) return "abort takes request ids, or --all";
+  if (!is_abort && !absl::GetFlag(FLAGS_tenant).empty()) {
+    return arguments[0] + " takes no --tenant, abort does";
   }
-  if (arguments[0] == "abort" && has_ids == absl::GetFlag(FLAGS_all)) {
-    return "abort takes request ids, or --all";
-  }
-  if (arguments[0] != "abort" && !absl::GetFlag(FLAGS_tenant).empty()) {
-    return fmt::format("{} takes no --tenant, abort does", arguments[0]);
-  }
-  if (absl::GetFlag(FLAGS_admin_target).empty()) {
-    return "needs --admin_target, the host:port of the server's --admin_port";
-  }
-  return "";
+  if (!absl::GetFlag(FLAGS_admin_target).empty()) return "";
+  return "needs --admin_target, the host:port of the server's --admin_port";
 }
 
-int RunAdmin(const Arguments& arguments, Console* console) {
-  if (const std::string error = UsageError(arguments); !error.empty()) {
-    return ReportUsage("admin", error, console);
+absl::Status Call(const Arguments& arguments, client::AdminClient* client,
+                  const client::CallOptions& options, Console* console) {
+  const std::string& call = arguments[0];
+  if (call == "load") return Print(client->GetLoad(options), PrintLoad, console);
+  if (call == "flush") return Print(client->FlushPrefixCache(options), PrintFlush, console);
+  if (call == "config") return Print(client->GetConfig(options), PrintConfig, console);
+  if (call == "drain") {
+    v1::DrainRequest request;
+    const absl::Duration limit = absl::GetFlag(FLAGS_time_limit).duration;
+    if (limit < absl::InfiniteDuration()) *request.mutable_time_limit() = ToProto(limit);
+    return Print(client->Drain(request, options), PrintDrain, console);
   }
-  const auto client_options = ClientOptionsFromFlags(console);
-  if (!client_options.ok()) return ReportError("admin", client_options.status(), console);
-  const auto client =
-      client::AdminClient::Connect(absl::GetFlag(FLAGS_admin_target), *client_options);
-  if (!client.ok()) return ReportError("admin", client.status(), console);
+  v1::AbortRequest request;
+  request.mutable_request_ids()->Add(arguments.begin() + 1, arguments.end());
+  request.set_all(absl::GetFlag(FLAGS_all));
+  const std::string tenant = absl::GetFlag(FLAGS_tenant);
+  if (!tenant.empty()) request.set_tenant(tenant);
+  return Print(client->Abort(request, options), PrintAbort, console);
+}
 
+absl::StatusOr<int> RunAdmin(const Arguments& arguments, Console* console) {
+  if (const std::string problem = UsageProblem(arguments); !problem.empty()) {
+    return UsageError("{}", problem);
+  }
+  TLM_ASSIGN_OR_RETURN(const auto client_options, ClientOptionsFromFlags(console));
+  TLM_ASSIGN_OR_RETURN(const auto client, client::AdminClient::Connect(
+                                              absl::GetFlag(FLAGS_admin_target), client_options));
   Interrupt interrupt;
   client::CallOptions options;
   options.timeout = TimeoutFromFlags();
   options.cancel = interrupt.token();
-  const Arguments request_ids(arguments.begin() + 1, arguments.end());
-  const absl::Status status =
-      FindCall(arguments[0])({client->get(), options, request_ids, console});
-  if (status.ok()) return kSuccess;
-  if (interrupt.exit_code() != 0 && absl::IsCancelled(status)) return interrupt.exit_code();
-  return ReportError("admin", status, console);
+  TLM_RETURN_IF_ERROR(Call(arguments, client.get(), options, console));
+  return kSuccess;
 }
 
 }  // namespace
@@ -210,7 +169,7 @@ Command AdminCommand() {
   config  every flag of the server and its value; what was changed has a star
 
   tlm admin load --admin_target=127.0.0.1:50061)",
-          .flags = {"admin_target", "all", "tenant", "time_limit", "json"},
+          .flags = "admin_target all tenant time_limit json",
           .connects = true,
           .run = RunAdmin};
 }

@@ -18,6 +18,7 @@
 #include "client/cpp/status.h"
 #include "client/load/generate_call.h"
 #include "client/load/load_generator.h"
+#include "model/base/errors.h"
 
 using tlm::cli::TimeSpan;
 
@@ -57,26 +58,21 @@ constexpr double kMaxRate = 1e5;
 
 absl::Status CheckRange(std::string_view flag, uint64_t value, uint64_t low, uint64_t high) {
   if (value >= low && value <= high) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("--{} is {}, the range is [{}, {}]", flag, value, low, high));
+  return InvalidArgument("--{} is {}, the range is [{}, {}]", flag, value, low, high);
 }
 
 absl::Status ReadLoad(BenchOptions* options) {
   const std::optional<double> rate = absl::GetFlag(FLAGS_rate);
   // Written so that NaN is out of range.
   if (rate && !(*rate > 0 && *rate <= kMaxRate)) {
-    return absl::InvalidArgumentError(
-        fmt::format("--rate is {}, the range is (0, {:.0f}]", *rate, kMaxRate));
+    return InvalidArgument("--rate is {}, the range is (0, {:.0f}]", *rate, kMaxRate);
   }
   const uint32_t concurrency =
       absl::GetFlag(FLAGS_concurrency).value_or(rate ? kMaxInFlight : kCallers);
   options->load.rate = rate;
   options->load.concurrency = concurrency;
   options->connections = absl::GetFlag(FLAGS_connections);
-  if (absl::Status status = CheckRange("concurrency", concurrency, 1, kMaxConcurrency);
-      !status.ok()) {
-    return status;
-  }
+  TLM_RETURN_IF_ERROR(CheckRange("concurrency", concurrency, 1, kMaxConcurrency));
   return CheckRange("connections", options->connections, 1, kMaxConnections);
 }
 
@@ -86,12 +82,12 @@ absl::Status ReadEnd(BenchOptions* options) {
   absl::Duration duration = requests ? absl::InfiniteDuration() : kDuration;
   if (given) duration = given->duration;
   if (duration <= absl::ZeroDuration()) {
-    return absl::InvalidArgumentError(
-        fmt::format("--duration is {}, it must be more than 0", absl::FormatDuration(duration)));
+    return InvalidArgument("--duration is {}, it must be more than 0",
+                           absl::FormatDuration(duration));
   }
   const absl::Duration warmup = absl::GetFlag(FLAGS_warmup).duration;
   if (warmup == absl::InfiniteDuration()) {
-    return absl::InvalidArgumentError("--warmup is inf, it must end");
+    return InvalidArgument("--warmup is inf, it must end");
   }
   options->load.requests = requests;
   options->load.seconds = absl::ToDoubleSeconds(duration);
@@ -104,15 +100,12 @@ absl::Status ReadRequest(BenchOptions* options) {
   options->prompts_file = absl::GetFlag(FLAGS_prompts_file);
   const std::optional<uint32_t> prompt_tokens = absl::GetFlag(FLAGS_prompt_tokens);
   if (prompt_tokens && !options->prompts_file.empty()) {
-    return absl::InvalidArgumentError("--prompt_tokens and --prompts_file exclude each other");
+    return InvalidArgument("--prompt_tokens and --prompts_file exclude each other");
   }
   options->prompt_tokens = prompt_tokens.value_or(kPromptTokens);
-  if (absl::Status status =
-          CheckRange("prompt_tokens", options->prompt_tokens, 1, BenchPrompts::kMaxTokens);
-      !status.ok()) {
-    return status;
-  }
-  if (absl::Status status = SetGenerationFromFlags(&options->request); !status.ok()) return status;
+  TLM_RETURN_IF_ERROR(
+      CheckRange("prompt_tokens", options->prompt_tokens, 1, BenchPrompts::kMaxTokens));
+  TLM_RETURN_IF_ERROR(SetGenerationFromFlags(&options->request));
   v1::StoppingCriteria& stopping = *options->request.mutable_stopping();
   if (!stopping.has_max_new_tokens()) stopping.set_max_new_tokens(kNewTokens);
   stopping.set_ignore_eos(!absl::GetFlag(FLAGS_until_eos));
@@ -125,9 +118,9 @@ absl::StatusOr<BenchOptions> BenchOptionsFromFlags() {
   BenchOptions options;
   options.load.seed = absl::GetFlag(FLAGS_seed).value_or(0);
   options.timeout_seconds = absl::ToDoubleSeconds(TimeoutFromFlags());
-  for (absl::Status (*read)(BenchOptions*) : {ReadLoad, ReadEnd, ReadRequest}) {
-    if (absl::Status status = read(&options); !status.ok()) return status;
-  }
+  TLM_RETURN_IF_ERROR(ReadLoad(&options));
+  TLM_RETURN_IF_ERROR(ReadEnd(&options));
+  TLM_RETURN_IF_ERROR(ReadRequest(&options));
   return options;
 }
 
@@ -206,56 +199,29 @@ BenchResult Measure(const BenchOptions& options, const BenchPrompts& prompts,
   return result;
 }
 
-void Print(const BenchSubject& subject, const BenchOptions& options, const BenchResult& result,
-           Console* console) {
-  if (absl::GetFlag(FLAGS_json)) {
-    PrintBenchJson(subject, options, result, console->out);
-  } else {
-    PrintBenchTables(subject, options, result, console->out);
-  }
-  console->out.flush();
-}
-
-absl::StatusOr<v1::ModelInfoResponse> AskModel(client::Client* client,
-                                               client::CancelToken* cancel) {
-  v1::ModelInfoRequest request;
-  request.set_model(absl::GetFlag(FLAGS_model));
-  client::CallOptions options;
-  options.timeout = TimeoutFromFlags();
-  options.cancel = cancel;
-  return client->ModelInfo(request, options);
-}
-
 BenchSubject SubjectOf(const v1::ModelInfoResponse& model) {
   const auto& identity = model.identity();
   return {TargetsFromFlags(), identity.model_id(),
           fmt::format("{} on {}", identity.server_version(), identity.device_name())};
 }
 
-int RunBench(const Arguments& arguments, Console* console) {
-  if (!arguments.empty()) return ReportUsage("bench", "takes no arguments", console);
-  const auto options = BenchOptionsFromFlags();
-  if (!options.ok()) return ReportUsage("bench", StatusMessage(options.status()), console);
-  const auto client_options = ClientOptionsFromFlags(console);
-  if (!client_options.ok()) return ReportError("bench", client_options.status(), console);
-  Interrupt interrupt;
-  const auto client = client::Client::Connect(TargetsFromFlags(), *client_options);
-  if (!client.ok()) return ReportError("bench", client.status(), console);
-  const auto model = AskModel(client->get(), interrupt.token());
-  if (!model.ok()) {
-    return interrupt.exit_code() != 0 ? interrupt.exit_code()
-                                      : ReportError("bench", model.status(), console);
-  }
-  const auto prompts = MakePrompts(*options, *model);
-  if (!prompts.ok()) return ReportError("bench", prompts.status(), console);
-  auto connections = load::Connections::Create(
-      TargetsFromFlags(), static_cast<int>(options->connections), *client_options);
-  if (!connections.ok()) return ReportError("bench", connections.status(), console);
-
-  const BenchResult result =
-      Measure(*options, *prompts, &*connections, *interrupt.token(), console);
-  Print(SubjectOf(*model), *options, result, console);
-  if (interrupt.exit_code() != 0) return interrupt.exit_code();
+absl::StatusOr<int> RunBench(const Arguments& /*arguments*/, Console* console) {
+  TLM_ASSIGN_OR_RETURN(const BenchOptions options, AsUsage(BenchOptionsFromFlags()));
+  TLM_ASSIGN_OR_RETURN(const auto session, Session::Open(console));
+  v1::ModelInfoRequest request;
+  request.set_model(absl::GetFlag(FLAGS_model));
+  TLM_ASSIGN_OR_RETURN(const auto model,
+                       session->client().ModelInfo(request, session->call_options()));
+  TLM_ASSIGN_OR_RETURN(const BenchPrompts prompts, MakePrompts(options, model));
+  TLM_ASSIGN_OR_RETURN(
+      auto connections,
+      load::Connections::Create(TargetsFromFlags(), static_cast<int>(options.connections),
+                                session->client_options()));
+  const BenchResult result = Measure(options, prompts, &connections, *session->cancel(), console);
+  const auto print = absl::GetFlag(FLAGS_json) ? PrintBenchJson : PrintBenchTables;
+  print(SubjectOf(model), options, result, console->out);
+  console->out.flush();
+  if (Interrupt::exit_code() != 0) return Interrupt::exit_code();
   return result.ok > 0 ? kSuccess : kFailure;
 }
 
@@ -273,26 +239,10 @@ Prompts are random tokens unless --prompts_file names some. Ctrl-C ends it early
 was measured. The exit code is 1 when no request ended well.
 
   tlm bench --concurrency=16 --duration=30s --prompt_tokens=256 --max_new_tokens=64)",
-      .flags = {"concurrency",
-                "rate",
-                "requests",
-                "duration",
-                "warmup",
-                "prompt_tokens",
-                "prompts_file",
-                "max_new_tokens",
-                "until_eos",
-                "connections",
-                "temperature",
-                "top_k",
-                "top_p",
-                "seed",
-                "priority",
-                "soft_time_limit",
-                "bypass_prefix_cache",
-                "cache_salt",
-                "model",
-                "json"},
+      .flags =
+          "concurrency rate requests duration warmup prompt_tokens prompts_file max_new_tokens "
+          "until_eos connections temperature top_k top_p seed priority soft_time_limit "
+          "bypass_prefix_cache cache_salt model json",
       .connects = true,
       .run = RunBench,
       .flag_help = {

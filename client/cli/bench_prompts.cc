@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "client/cli/base/text.h"
+#include "model/base/errors.h"
 #include "model/base/json.h"
 
 namespace tlm::cli {
@@ -17,12 +18,12 @@ constexpr size_t kMaxPromptFileBytes = size_t{64} << 20;
 
 absl::StatusOr<std::string> PromptOf(std::string_view line) {
   if (!line.starts_with('"')) {
-    if (absl::Status status = CheckUtf8(line); !status.ok()) return status;
+    TLM_RETURN_IF_ERROR(CheckUtf8(line));
     return std::string(line);
   }
   const absl::StatusOr<nlohmann::json> json = ParseJson(line);
   if (!json.ok()) return json.status();
-  if (!json->is_string()) return absl::InvalidArgumentError("is not a JSON string");
+  if (!json->is_string()) return InvalidArgument("is not a JSON string");
   return json->get<std::string>();
 }
 
@@ -31,10 +32,9 @@ absl::StatusOr<std::string> PromptOf(std::string_view line) {
 absl::StatusOr<BenchPrompts> BenchPrompts::Random(uint32_t tokens, uint32_t vocab_size,
                                                   uint64_t seed) {
   if (tokens == 0 || tokens > kMaxTokens) {
-    return absl::InvalidArgumentError(
-        fmt::format("--prompt_tokens is {}, the range is [1, {}]", tokens, kMaxTokens));
+    return InvalidArgument("--prompt_tokens is {}, the range is [1, {}]", tokens, kMaxTokens);
   }
-  if (vocab_size == 0) return absl::InvalidArgumentError("the server names no vocab_size");
+  if (vocab_size == 0) return InvalidArgument("the server names no vocab_size");
   BenchPrompts prompts;
   prompts.tokens_ = tokens;
   prompts.vocab_size_ = vocab_size;
@@ -54,13 +54,13 @@ absl::StatusOr<BenchPrompts> BenchPrompts::FromFile(const std::string& path) {
     if (line.empty()) continue;
     absl::StatusOr<std::string> prompt = PromptOf(line);
     if (!prompt.ok()) {
-      return absl::InvalidArgumentError(
-          fmt::format("{}, line {}: {}", path, number, std::string(prompt.status().message())));
+      return InvalidArgument("{}, line {}: {}", path, number,
+                             std::string(prompt.status().message()));
     }
     prompts.texts_.push_back(*std::move(prompt));
   }
   if (prompts.texts_.empty()) {
-    return absl::InvalidArgumentError(fmt::format("{}: contains no prompt", path));
+    return InvalidArgument("{}: contains no prompt", path);
   }
   return prompts;
 }

@@ -13,11 +13,11 @@
 #include "client/cli/base/flag_types.h"
 #include "client/cli/base/report.h"
 #include "client/cli/base/request_flags.h"
-#include "client/cli/base/session.h"
 #include "client/cli/base/text.h"
 #include "client/cli/chat_interrupt.h"
 #include "client/cli/chat_loop.h"
 #include "client/cli/tool_file.h"
+#include "model/base/errors.h"
 
 using tlm::cli::TemplateArguments;
 using tlm::cli::TimeSpan;
@@ -50,14 +50,12 @@ namespace {
 absl::Status SetReasoning(v1::ChatInput* chat) {
   const std::string reasoning = absl::GetFlag(FLAGS_reasoning);
   const auto budget = absl::GetFlag(FLAGS_reasoning_budget);
-  if (!reasoning.empty() && reasoning != "on" && reasoning != "off") {
-    return absl::InvalidArgumentError(
-        fmt::format("--reasoning is on or off, not {}", Quoted(reasoning)));
+  if (!reasoning.empty()) {
+    TLM_ASSIGN_OR_RETURN(const bool on,
+                         ValueOf<bool>("reasoning", reasoning, {{"on", true}, {"off", false}}));
+    if (!on && budget) return InvalidArgument("--reasoning_budget is for --reasoning=on");
+    chat->mutable_reasoning()->set_enabled(on);
   }
-  if (reasoning == "off" && budget) {
-    return absl::InvalidArgumentError("--reasoning_budget is for --reasoning=on");
-  }
-  if (!reasoning.empty()) chat->mutable_reasoning()->set_enabled(reasoning == "on");
   if (budget) chat->mutable_reasoning()->set_budget_tokens(*budget);
   return absl::OkStatus();
 }
@@ -81,21 +79,18 @@ absl::Status SetToolChoice(const std::string& choice, v1::ChatInput* chat) {
   }
   if (!field.has_name()) return absl::OkStatus();
   constexpr size_t kMaxShownColumns = 300;
-  return absl::InvalidArgumentError(
-      fmt::format("--tool_choice is {}, but the tools are {}", Quoted(choice),
-                  Shortened(fmt::format("{}", fmt::join(names, ", ")), kMaxShownColumns)));
+  return InvalidArgument("--tool_choice is {}, but the tools are {}", Quoted(choice),
+                         Shortened(fmt::format("{}", fmt::join(names, ", ")), kMaxShownColumns));
 }
 
 // Sets the tools of the request, and the commands if they are to run.
 absl::Status SetTools(const std::string& path, ChatOptions* options) {
-  const auto json = ReadFlagFile("tools", path);
-  if (!json.ok()) return json.status();
-  auto file = ParseToolFile(*json);
+  TLM_ASSIGN_OR_RETURN(const std::string json, ReadFlagFile("tools", path));
+  auto file = ParseToolFile(json);
   if (!file.ok()) {
     constexpr size_t kMaxShownColumns = 300;
-    return absl::InvalidArgumentError(
-        fmt::format("--tools: {}: {}", Printable(path),
-                    Shortened(Printable(StatusMessage(file.status())), kMaxShownColumns)));
+    return InvalidArgument("--tools: {}: {}", Printable(path),
+                           Shortened(Printable(StatusMessage(file.status())), kMaxShownColumns));
   }
   v1::ChatInput& chat = *options->request.mutable_chat();
   chat.mutable_tools()->Add(file->tools.begin(), file->tools.end());
@@ -104,8 +99,7 @@ absl::Status SetTools(const std::string& path, ChatOptions* options) {
   }
   if (absl::GetFlag(FLAGS_run_tools)) {
     if (file->commands.empty()) {
-      return absl::InvalidArgumentError(
-          fmt::format("--run_tools: no tool of {} has an \"exec\"", Printable(path)));
+      return InvalidArgument("--run_tools: no tool of {} has an \"exec\"", Printable(path));
     }
     options->commands = std::move(file->commands);
     options->tool_timeout = absl::GetFlag(FLAGS_tool_timeout).duration;
@@ -119,43 +113,41 @@ absl::Status SetTools(const std::string& path, ChatOptions* options) {
 // other, or name a file that cannot be read.
 absl::Status SetRequest(ChatOptions* options) {
   v1::GenerateRequest& request = options->request;
-  if (absl::Status status = SetGenerationFromFlags(&request); !status.ok()) return status;
-  if (absl::Status status = SetConstraintFromFlags(&request); !status.ok()) return status;
+  TLM_RETURN_IF_ERROR(SetGenerationFromFlags(&request));
+  TLM_RETURN_IF_ERROR(SetConstraintFromFlags(&request));
   request.mutable_output()->set_timing(absl::GetFlag(FLAGS_timing));
   const TemplateArguments arguments = absl::GetFlag(FLAGS_template_argument);
   if (!arguments.values.fields().empty()) {
     *request.mutable_chat()->mutable_template_arguments() = arguments.values;
   }
-  if (absl::Status status = SetReasoning(request.mutable_chat()); !status.ok()) return status;
+  TLM_RETURN_IF_ERROR(SetReasoning(request.mutable_chat()));
   const std::string tools = absl::GetFlag(FLAGS_tools);
   if (!tools.empty()) return SetTools(tools, options);
   if (absl::GetFlag(FLAGS_tool_choice).empty() && !absl::GetFlag(FLAGS_parallel_tool_calls) &&
       !absl::GetFlag(FLAGS_run_tools)) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      "--tool_choice, --parallel_tool_calls and --run_tools need --tools");
+  return InvalidArgument("--tool_choice, --parallel_tool_calls and --run_tools need --tools");
 }
 
 // Returns the message of the command line; empty: read lines.
 absl::StatusOr<std::string> MessageFrom(const Arguments& arguments, std::istream* in) {
   if (arguments.size() > 1) {
-    return absl::InvalidArgumentError("takes one MESSAGE at the most (in quotes if it has spaces)");
+    return InvalidArgument("takes one MESSAGE at the most (in quotes if it has spaces)");
   }
   if (arguments.empty()) return std::string();
-  auto text = ReadText(arguments[0], in);
-  if (!text.ok()) return text.status();
+  TLM_ASSIGN_OR_RETURN(std::string text, ReadText(arguments[0], in));
   // The last line break of standard input is not part of the message.
-  text->erase(text->find_last_not_of("\r\n") + 1);
-  if (text->empty()) return absl::InvalidArgumentError("the message is empty");
+  text.erase(text.find_last_not_of("\r\n") + 1);
+  if (text.empty()) return InvalidArgument("the message is empty");
   return text;
 }
 
 absl::StatusOr<ChatOptions> OptionsFromFlags(bool has_message, const Console& console) {
   ChatOptions options;
-  if (absl::Status status = SetRequest(&options); !status.ok()) return status;
+  TLM_RETURN_IF_ERROR(SetRequest(&options));
   options.system = absl::GetFlag(FLAGS_system);
-  if (absl::Status status = CheckUtf8(options.system); !status.ok()) return status;
+  TLM_RETURN_IF_ERROR(CheckUtf8(options.system));
   options.timeout = TimeoutFromFlags();
   options.once = has_message || absl::GetFlag(FLAGS_once);
   options.interactive = console.in_is_terminal && !options.once;
@@ -164,36 +156,20 @@ absl::StatusOr<ChatOptions> OptionsFromFlags(bool has_message, const Console& co
   return options;
 }
 
-constexpr std::string_view kChatFlags[] = {"system",
-                                           "template_argument",
-                                           "tools",
-                                           "tool_choice",
-                                           "parallel_tool_calls",
-                                           "run_tools",
-                                           "tool_timeout",
-                                           "max_tool_rounds",
-                                           "reasoning",
-                                           "reasoning_budget",
-                                           "once",
-                                           "timing",
-                                           "model"};
-
-int RunChat(const Arguments& arguments, Console* console) {
-  const auto message = MessageFrom(arguments, &console->in);
-  if (!message.ok()) return ReportUsage("chat", StatusMessage(message.status()), console);
-  const auto options = OptionsFromFlags(!message->empty(), *console);
-  if (!options.ok()) return ReportUsage("chat", StatusMessage(options.status()), console);
-
-  ChatInterrupt interrupt(options->interactive,
+absl::StatusOr<int> RunChat(const Arguments& arguments, Console* console) {
+  TLM_ASSIGN_OR_RETURN(const std::string message, AsUsage(MessageFrom(arguments, &console->in)));
+  TLM_ASSIGN_OR_RETURN(const ChatOptions options,
+                       AsUsage(OptionsFromFlags(!message.empty(), *console)));
+  ChatInterrupt interrupt(options.interactive,
                           [console] { console->err << "\nCtrl-C again or Ctrl-D leaves.\n"; });
-  const auto client = ConnectFromFlags(console);
-  if (!client.ok()) return ReportError("chat", client.status(), console);
-  ChatLoop loop(*options, client->get(), &interrupt, console);
-  if (absl::Status status = loop.Greet(); !status.ok()) {
-    return interrupt.exit_code() != 0 ? interrupt.exit_code()
-                                      : ReportError("chat", status, console);
-  }
-  return message->empty() ? loop.Run() : loop.RunOnce(*message);
+  TLM_ASSIGN_OR_RETURN(const auto client_options, ClientOptionsFromFlags(console));
+  TLM_ASSIGN_OR_RETURN(const auto client,
+                       client::Client::Connect(TargetsFromFlags(), client_options));
+  ChatLoop loop(options, client.get(), &interrupt, console);
+  const absl::Status status = loop.Greet();
+  if (interrupt.exit_code() != 0) return interrupt.exit_code();
+  TLM_RETURN_IF_ERROR(status);
+  return message.empty() ? loop.Run() : loop.RunOnce(message);
 }
 
 }  // namespace
@@ -218,7 +194,10 @@ line is the result; --run_tools runs those tools that have an "exec":
 
   tlm chat --system='You answer in one sentence.' --reasoning=off
   tlm chat 'What is 2 + 3?' --tools=tools.json --run_tools --reasoning_budget=200)",
-      .flags = JoinFlagNames({kChatFlags, SamplingFlagNames(), ConstraintFlagNames()}),
+      .flags = fmt::format("system template_argument tools tool_choice parallel_tool_calls "
+                           "run_tools tool_timeout max_tool_rounds reasoning reasoning_budget once "
+                           "timing model {} {}",
+                           kSamplingFlags, kConstraintFlags),
       .connects = true,
       .run = RunChat};
 }

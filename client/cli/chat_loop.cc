@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -17,6 +15,7 @@
 #include "client/cli/base/text.h"
 #include "client/cpp/client_context.h"
 #include "client/cpp/tools.h"
+#include "model/base/errors.h"
 
 namespace tlm::cli {
 namespace {
@@ -24,28 +23,39 @@ namespace {
 struct SlashCommand {
   std::string_view name;
   std::string_view argument;  // empty: takes no argument
-  ChatLine::Kind kind;
   std::string_view summary;
 };
 
 constexpr SlashCommand kSlashCommands[] = {
-    {"/reset", "", ChatLine::Kind::kReset, "begin a new conversation; the system message stays"},
-    {"/system", "TEXT", ChatLine::Kind::kSystem, "set the system message; without TEXT, none"},
-    {"/history", "", ChatLine::Kind::kHistory, "what was said so far"},
-    {"/seed", "N", ChatLine::Kind::kSeed, "the seed of every answer; without N, a new one each"},
-    {"/help", "", ChatLine::Kind::kHelp, "this list"},
-    {"/quit", "", ChatLine::Kind::kQuit, "leave, as Ctrl-D does"},
+    {"/reset", "", "begin a new conversation; the system message stays"},
+    {"/system", "TEXT", "set the system message; without TEXT, none"},
+    {"/history", "", "what was said so far"},
+    {"/seed", "N", "the seed of every answer; without N, a new one each"},
+    {"/help", "", "this list"},
+    {"/quit", "", "leave, as Ctrl-D does"},
 };
 
-absl::Status SetSeed(const std::string& text, ChatLine* line) {
-  if (text.empty()) return absl::OkStatus();
-  uint64_t seed = 0;
-  if (!absl::SimpleAtoi(text, &seed)) {
-    return absl::InvalidArgumentError(
-        fmt::format("/seed takes a number from 0 to {}, not {}", UINT64_MAX, Quoted(text)));
+// INVALID_ARGUMENT for an unknown command, and for an argument of one that takes none.
+absl::Status CheckSlashCommand(std::string_view name, const std::string& argument) {
+  for (const SlashCommand& command : kSlashCommands) {
+    if (command.name != name) continue;
+    if (!command.argument.empty() || argument.empty()) return absl::OkStatus();
+    return InvalidArgument("{} takes nothing after it", name);
   }
-  line->seed = seed;
-  return absl::OkStatus();
+  return InvalidArgument("no command {}; /help lists them, and // begins a message with a slash",
+                         Shortened(Quoted(name), 40));
+}
+
+void PrintHelp(std::ostream& out) {
+  Table table({Align::kLeft, Align::kLeft});
+  for (const SlashCommand& command : kSlashCommands) {
+    table.AddRow(
+        {fmt::format("{} {}", command.name, command.argument), std::string(command.summary)});
+  }
+  table.AddRow({"//...", "a message that begins with a slash"});
+  table.AddRow({"Ctrl-C", "stop the answer, keeping what was said; a second one leaves"});
+  table.Print(out);
+  out.flush();
 }
 
 constexpr size_t kMaxLineBytes = size_t{1} << 20;
@@ -88,45 +98,6 @@ std::string HistoryOf(const v1::ChatInput::Message& message) {
 
 }  // namespace
 
-absl::StatusOr<ChatLine> ParseChatLine(const std::string& line) {
-  ChatLine result;
-  if (!line.starts_with('/') || line.starts_with("//")) {
-    result.text = line.starts_with('/') ? line.substr(1) : line;
-    return result;
-  }
-  const std::string_view name = std::string_view(line).substr(0, line.find_first_of(" \t"));
-  const std::string argument(absl::StripAsciiWhitespace(line.substr(name.size())));
-  const auto command =
-      std::find_if(std::begin(kSlashCommands), std::end(kSlashCommands),
-                   [name](const SlashCommand& candidate) { return candidate.name == name; });
-  if (command == std::end(kSlashCommands)) {
-    return absl::InvalidArgumentError(
-        fmt::format("no command {}; /help lists them, and // begins a message with a slash",
-                    Shortened(Quoted(name), 40)));
-  }
-  if (command->argument.empty() && !argument.empty()) {
-    return absl::InvalidArgumentError(fmt::format("{} takes nothing after it", name));
-  }
-  result.kind = command->kind;
-  if (result.kind == ChatLine::Kind::kSystem) result.text = argument;
-  if (result.kind == ChatLine::Kind::kSeed) {
-    if (absl::Status status = SetSeed(argument, &result); !status.ok()) return status;
-  }
-  return result;
-}
-
-void PrintChatHelp(std::ostream& out) {
-  Table table({Align::kLeft, Align::kLeft});
-  for (const SlashCommand& command : kSlashCommands) {
-    table.AddRow(
-        {fmt::format("{} {}", command.name, command.argument), std::string(command.summary)});
-  }
-  table.AddRow({"//...", "a message that begins with a slash"});
-  table.AddRow({"Ctrl-C", "stop the answer, keeping what was said; a second one leaves"});
-  table.Print(out);
-  out.flush();
-}
-
 ChatLoop::ChatLoop(ChatOptions options, client::Client* client, ChatInterrupt* interrupt,
                    Console* console)
     : options_(std::move(options)), client_(client), interrupt_(interrupt), console_(console) {
@@ -149,8 +120,8 @@ absl::Status ChatLoop::Greet() {
   if (!options_.interactive) return absl::OkStatus();
   const std::string name = Printable(info->identity().model_id());
   if (!info->capabilities().chat()) {
-    return absl::FailedPreconditionError(
-        fmt::format("model {} has no chat template; `tlm generate` continues a prompt", name));
+    return FailedPrecondition("model {} has no chat template; `tlm generate` continues a prompt",
+                              name);
   }
   console_->err << fmt::format("{} listens. /help lists the commands, Ctrl-D leaves.", name)
                 << std::endl;
@@ -161,8 +132,7 @@ int ChatLoop::Run() {
   while (true) {
     const auto line = NextLine();
     if (!line.ok()) {
-      ReportUsage("chat", StatusMessage(line.status()), console_);
-      failed_ = true;
+      Refuse(line.status());
       continue;
     }
     if (!line->has_value()) {
@@ -190,42 +160,51 @@ absl::StatusOr<std::optional<std::string>> ChatLoop::NextLine() {
   return line;
 }
 
+void ChatLoop::Refuse(const absl::Status& status) {
+  ReportUsage("chat", StatusMessage(status), console_);
+  failed_ = true;
+}
+
 std::optional<int> ChatLoop::TakeLine(const std::string& line) {
   if (IsBlank(line)) return std::nullopt;
-  const auto parsed = ParseChatLine(line);
-  if (!parsed.ok()) {
-    ReportUsage("chat", StatusMessage(parsed.status()), console_);
-    failed_ = true;
-    return std::nullopt;
+  if (!line.starts_with('/') || line.starts_with("//")) {
+    const std::string text = line.starts_with('/') ? line.substr(1) : line;
+    return calls_.empty() ? TakeMessage(text) : TakeResult(text);
   }
-  switch (parsed->kind) {
-    case ChatLine::Kind::kMessage:
-      return calls_.empty() ? TakeMessage(parsed->text) : TakeResult(parsed->text);
-    case ChatLine::Kind::kReset:
-      conversation_.Reset();
-      calls_.clear();
-      Confirm("a new conversation begins");
-      break;
-    case ChatLine::Kind::kSystem:
-      conversation_.set_system(parsed->text);
-      Confirm(parsed->text.empty() ? "there is no system message" : "the system message is set");
-      break;
-    case ChatLine::Kind::kHistory:
-      PrintHistory();
-      break;
-    case ChatLine::Kind::kSeed:
-      options_.request.mutable_sampling()->clear_seed();
-      if (parsed->seed) options_.request.mutable_sampling()->set_seed(*parsed->seed);
-      Confirm(parsed->seed ? fmt::format("every answer has the seed {}", *parsed->seed)
-                           : "every answer has a new seed");
-      break;
-    case ChatLine::Kind::kHelp:
-      PrintChatHelp(console_->out);
-      break;
-    case ChatLine::Kind::kQuit:
-      return ExitCode();
-  }
+  const std::string name = line.substr(0, line.find_first_of(" \t"));
+  const std::string argument(absl::StripAsciiWhitespace(line.substr(name.size())));
+  absl::Status status = CheckSlashCommand(name, argument);
+  if (status.ok() && name == "/quit") return ExitCode();
+  if (status.ok()) status = RunSlashCommand(name, argument);
+  if (!status.ok()) Refuse(status);
   return std::nullopt;
+}
+
+absl::Status ChatLoop::RunSlashCommand(std::string_view name, const std::string& argument) {
+  if (name == "/reset") {
+    conversation_.Reset();
+    calls_.clear();
+    Confirm("a new conversation begins");
+  } else if (name == "/system") {
+    conversation_.set_system(argument);
+    Confirm(argument.empty() ? "there is no system message" : "the system message is set");
+  } else if (name == "/history") {
+    PrintHistory();
+  } else if (name == "/help") {
+    PrintHelp(console_->out);
+  } else if (argument.empty()) {  // /seed
+    options_.request.mutable_sampling()->clear_seed();
+    Confirm("every answer has a new seed");
+  } else {
+    uint64_t seed = 0;
+    if (!absl::SimpleAtoi(argument, &seed)) {
+      return InvalidArgument("/seed takes a number from 0 to {}, not {}", UINT64_MAX,
+                             Quoted(argument));
+    }
+    options_.request.mutable_sampling()->set_seed(seed);
+    Confirm(fmt::format("every answer has the seed {}", seed));
+  }
+  return absl::OkStatus();
 }
 
 void ChatLoop::Confirm(const std::string& what) {
@@ -309,16 +288,8 @@ absl::Status ChatLoop::ReadAnswer(client::CancelToken* cancel, client::Output* a
   output_options.regions = request.output().regions();
   GenerateOutput output(output_options, client::MonotonicNow(), console_);
   const auto stream = client_->StartGenerate(request, call_options);
-  v1::GenerateResponse event;
-  absl::Status status;
-  while (status.ok() && stream->Read(&event)) status = output.Add(event, client::MonotonicNow());
-  if (status.ok()) status = stream->Finish();
-  if (status.ok()) {
-    status = output.Finish();
-    ReportResumes("chat", *client_, *stream, console_);
-  } else {
-    output.Abandon();
-  }
+  const absl::Status status = output.PrintStream(stream.get());
+  if (status.ok()) ReportResumes("chat", *client_, *stream, console_);
   if (output.result().outputs.empty()) return status;
   *answer = output.result().outputs[0];
   ReportEnd(*answer);
@@ -359,10 +330,10 @@ absl::StatusOr<bool> ChatLoop::RunCommands() {
   while (!calls_.empty() && options_.commands.contains(calls_.front().name)) {
     if (conversation_.messages().back().role() == "assistant" &&
         ++rounds_ > options_.max_tool_rounds) {
-      return absl::ResourceExhaustedError(
-          fmt::format("the model still calls tools after {} rounds; --max_tool_rounds sets the "
-                      "limit",
-                      options_.max_tool_rounds));
+      return ResourceExhausted(
+          "the model still calls tools after {} rounds; --max_tool_rounds sets the "
+          "limit",
+          options_.max_tool_rounds);
     }
     auto result = RunCommand(calls_.front());
     if (absl::IsCancelled(result.status()) && interrupt_->exit_code() == 0) {

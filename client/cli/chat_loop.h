@@ -7,8 +7,8 @@
 #include <deque>
 #include <map>
 #include <optional>
-#include <ostream>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -18,21 +18,6 @@
 #include "client/cpp/client.h"
 
 namespace tlm::cli {
-
-// A line of the user: a message or a slash command.
-struct ChatLine {
-  enum class Kind { kMessage, kReset, kSystem, kHistory, kSeed, kHelp, kQuit };
-  Kind kind = Kind::kMessage;
-  std::string text;              // for kMessage and kSystem
-  std::optional<uint64_t> seed;  // for kSeed; nullopt: a new one for each answer
-};
-
-// A line that starts with a slash is a command; "//" starts a message with a slash.
-// INVALID_ARGUMENT for an unknown command or a wrong argument.
-absl::StatusOr<ChatLine> ParseChatLine(const std::string& line);
-
-// Lists the commands.
-void PrintChatHelp(std::ostream& out);
 
 struct ChatOptions {
   v1::GenerateRequest request;  // the request of every turn, without the messages
@@ -49,7 +34,8 @@ struct ChatOptions {
       0;  // answers with calls to one message, while commands give the results
 };
 
-// Runs the conversation. Answers go to Console::out; prompts, results of commands and errors go to
+// Runs the conversation. A line that starts with a slash is a command, "//" starts a message with a
+// slash. Answers go to Console::out; prompts, results of commands and errors go to
 // Console::err. The results of calls without a command are the next lines. A message whose answer
 // failed, or was stopped before it began, is removed from the conversation, with the calls that
 // followed.
@@ -77,6 +63,9 @@ class ChatLoop {
   std::optional<int> TakeResult(const std::string& result);
   std::optional<int> GoOn();
   std::optional<int> AfterFailure(const absl::Status& status);
+  absl::Status RunSlashCommand(std::string_view name, const std::string& argument);
+  // Reports a line that is wrong.
+  void Refuse(const absl::Status& status);
   // These return false when a signal stopped them, and CANCELLED when it ends the program. Answer
   // adds an answer to the conversation, and its calls to calls_; false if there are none.
   // RunCommands runs the first of calls_ that have commands.

@@ -36,7 +36,7 @@ std::string NoCommand(std::string_view name) {
 int RunCommandLine(const std::vector<std::string>& args, Console* console) {
   if (args.empty()) {
     Console to_err{console->in, console->err, console->err};
-    FindCommand("help")->run({}, &to_err);
+    FindCommand("help")->run({}, &to_err).status().IgnoreError();
     return kUsageError;
   }
   std::string name = args[0];
@@ -48,8 +48,12 @@ int RunCommandLine(const std::vector<std::string>& args, Console* console) {
   }
   auto line = ParseCommandLine(*command, {args.begin() + 1, args.end()});
   if (!line.ok()) return ReportUsage(name, StatusMessage(line.status()), console);
-  if (line->wants_help) return FindCommand("help")->run({name}, console);
-  return command->run(line->arguments, console);
+  if (line->wants_help) return *FindCommand("help")->run({name}, console);
+  if (command->arguments.empty() && !line->arguments.empty()) {
+    return ReportUsage(name, "takes no arguments", console);
+  }
+  const absl::StatusOr<int> code = command->run(line->arguments, console);
+  return code.ok() ? *code : ReportFailure(name, code.status(), console);
 }
 
 }  // namespace tlm::cli

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <string_view>
 
@@ -81,9 +80,9 @@ end
 complete -c tlm -f -a '(__tlm_candidates)'
 )";
 
-constexpr std::string_view kFileFlags[] = {
-    "api_key_file", "ca_file", "client_cert",  "client_key",     "grammar",
-    "json_schema",  "npy",     "prompts_file", "structural_tag", "tools"};
+constexpr std::string_view kFileFlags =
+    "api_key_file ca_file client_cert client_key grammar json_schema npy prompts_file "
+    "structural_tag tools";
 
 // Returns some of a flag's values; empty: any text.
 std::vector<std::string> ValuesOf(std::string_view flag) {
@@ -131,8 +130,8 @@ Completion CompleteValue(std::string_view flag, const std::string& prefix,
                          std::string_view beginning) {
   Completion completion;
   const std::string_view name = flag.substr(std::min<size_t>(flag.size(), 2));
-  completion.files =
-      std::find(std::begin(kFileFlags), std::end(kFileFlags), name) != std::end(kFileFlags);
+  const std::vector<std::string_view> file_flags = FlagNames(kFileFlags);
+  completion.files = std::find(file_flags.begin(), file_flags.end(), name) != file_flags.end();
   for (const std::string& value : ValuesOf(name)) {
     Add(prefix + value, "", prefix + std::string(beginning), &completion);
   }
@@ -159,23 +158,20 @@ bool TakesValue(const Command& command, std::string_view word) {
   });
 }
 
-int RunCompletion(const Arguments& arguments, Console* console) {
-  const std::string what = arguments.empty() ? "" : arguments[0];
-  if (what == "candidates") {
+absl::StatusOr<int> RunCompletion(const Arguments& arguments, Console* console) {
+  static const std::map<std::string, std::string_view> kScripts = {
+      {"bash", kBashScript}, {"zsh", kZshScript}, {"fish", kFishScript}};
+  if (!arguments.empty() && arguments[0] == "candidates") {
     const Completion completion = Complete({arguments.begin() + 1, arguments.end()});
     if (completion.files) console->out << ":files\n";
     for (const auto& [text, description] : completion.candidates) {
       console->out << text << '\t' << description << '\n';
     }
-  } else if (what == "bash" && arguments.size() == 1) {
-    console->out << kBashScript;
-  } else if (what == "zsh" && arguments.size() == 1) {
-    console->out << kZshScript;
-  } else if (what == "fish" && arguments.size() == 1) {
-    console->out << kFishScript;
-  } else {
-    return ReportUsage("completion", "takes one of bash, zsh and fish", console);
+    return kSuccess;
   }
+  const auto script = arguments.size() == 1 ? kScripts.find(arguments[0]) : kScripts.end();
+  if (script == kScripts.end()) return UsageError("takes one of bash, zsh and fish");
+  console->out << script->second;
   return kSuccess;
 }
 

@@ -1,18 +1,20 @@
 #include <fmt/format.h>
 
-#include <charconv>
 #include <map>
 #include <string>
 #include <utility>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
 #include "client/cli/base/command.h"
+#include "client/cli/base/connection.h"
 #include "client/cli/base/flag_types.h"
 #include "client/cli/base/report.h"
 #include "client/cli/base/request_flags.h"
-#include "client/cli/base/session.h"
 #include "client/cli/base/text.h"
 #include "client/cli/forward_output.h"
+#include "model/base/errors.h"
 
 ABSL_FLAG(std::string, positions, "last", "last, all, or positions such as 0,5,7");
 ABSL_FLAG(std::string, values, "logits", "logits, log_probabilities or probabilities");
@@ -25,19 +27,6 @@ ABSL_FLAG(std::string, npy, "", "also write the rows to this file, as float32 [r
 namespace tlm::cli {
 namespace {
 
-template <typename Enum, size_t N>
-absl::StatusOr<Enum> FindName(std::string_view flag, const std::string& name,
-                              const std::pair<std::string_view, Enum> (&values)[N]) {
-  std::string names;
-  for (const auto& [candidate, value] : values) {
-    if (candidate == name) return value;
-    names += names.empty() ? "" : ", ";
-    names += candidate;
-  }
-  return absl::InvalidArgumentError(
-      fmt::format("--{} is one of {}, not {}", flag, names, Quoted(name)));
-}
-
 absl::Status SetPositions(const std::string& text, v1::ForwardRequest* request) {
   if (text == "last") {
     request->set_last(true);
@@ -47,8 +36,8 @@ absl::Status SetPositions(const std::string& text, v1::ForwardRequest* request) 
     IdList indices;
     std::string error;
     if (text.empty() || !AbslParseFlag(absl::string_view(text), &indices, &error)) {
-      return absl::InvalidArgumentError(fmt::format(
-          "--positions is last, all, or numbers with commas between them, not {}", Quoted(text)));
+      return InvalidArgument(
+          "--positions is last, all, or numbers with commas between them, not {}", Quoted(text));
     }
     request->mutable_indices()->mutable_indices()->Add(indices.ids.begin(), indices.ids.end());
   }
@@ -57,36 +46,32 @@ absl::Status SetPositions(const std::string& text, v1::ForwardRequest* request) 
 
 absl::Status SetVocabSlice(const std::string& text, v1::ForwardRequest* request) {
   if (text.empty()) return absl::OkStatus();
+  const std::pair<absl::string_view, absl::string_view> ends =
+      absl::StrSplit(text, absl::MaxSplits(':', 1));
   uint32_t start = 0;
   uint32_t end = 0;
-  const char* const last = text.data() + text.size();
-  const auto first_number = std::from_chars(text.data(), last, start);
-  if (first_number.ec == std::errc() && first_number.ptr != last && *first_number.ptr == ':') {
-    const auto second_number = std::from_chars(first_number.ptr + 1, last, end);
-    if (second_number.ec == std::errc() && second_number.ptr == last) {
-      request->mutable_vocab_slice()->set_start(start);
-      request->mutable_vocab_slice()->set_end(end);
-      return absl::OkStatus();
-    }
+  if (!absl::SimpleAtoi(ends.first, &start) || !absl::SimpleAtoi(ends.second, &end)) {
+    return InvalidArgument("--vocab_slice is START:END, not {}", Quoted(text));
   }
-  return absl::InvalidArgumentError(
-      fmt::format("--vocab_slice is START:END, not {}", Quoted(text)));
+  request->mutable_vocab_slice()->set_start(start);
+  request->mutable_vocab_slice()->set_end(end);
+  return absl::OkStatus();
 }
 
 absl::Status SetFormat(v1::ForwardRequest* request) {
-  const auto values =
-      FindName<v1::RowValues>("values", absl::GetFlag(FLAGS_values),
-                              {{"logits", v1::ROW_VALUES_LOGITS},
-                               {"log_probabilities", v1::ROW_VALUES_LOG_PROBABILITIES},
-                               {"probabilities", v1::ROW_VALUES_PROBABILITIES}});
-  if (!values.ok()) return values.status();
-  const auto dtype = FindName<v1::DataType>("dtype", absl::GetFlag(FLAGS_dtype),
-                                            {{"float32", v1::DATA_TYPE_FLOAT32},
-                                             {"bfloat16", v1::DATA_TYPE_BFLOAT16},
-                                             {"float16", v1::DATA_TYPE_FLOAT16}});
-  if (!dtype.ok()) return dtype.status();
-  request->set_values(*values);
-  request->set_dtype(*dtype);
+  TLM_ASSIGN_OR_RETURN(
+      const v1::RowValues values,
+      ValueOf<v1::RowValues>("values", absl::GetFlag(FLAGS_values),
+                             {{"logits", v1::ROW_VALUES_LOGITS},
+                              {"log_probabilities", v1::ROW_VALUES_LOG_PROBABILITIES},
+                              {"probabilities", v1::ROW_VALUES_PROBABILITIES}}));
+  TLM_ASSIGN_OR_RETURN(const v1::DataType dtype,
+                       ValueOf<v1::DataType>("dtype", absl::GetFlag(FLAGS_dtype),
+                                             {{"float32", v1::DATA_TYPE_FLOAT32},
+                                              {"bfloat16", v1::DATA_TYPE_BFLOAT16},
+                                              {"float16", v1::DATA_TYPE_FLOAT16}}));
+  request->set_values(values);
+  request->set_dtype(dtype);
   return SetVocabSlice(absl::GetFlag(FLAGS_vocab_slice), request);
 }
 
@@ -94,15 +79,13 @@ absl::Status SetSequences(const Arguments& arguments, std::istream* in,
                           v1::ForwardRequest* request) {
   const IdLists lists = absl::GetFlag(FLAGS_ids);
   if (arguments.empty() == lists.sequences.empty()) {
-    return absl::InvalidArgumentError("takes one or more PROMPTs, or --ids");
+    return InvalidArgument("takes one or more PROMPTs, or --ids");
   }
   for (const auto& ids : lists.sequences) {
     request->add_sequences()->mutable_ids()->Add(ids.begin(), ids.end());
   }
   for (const std::string& argument : arguments) {
-    auto text = ReadText(argument, in);
-    if (!text.ok()) return text.status();
-    request->add_prompts(*std::move(text));
+    TLM_ASSIGN_OR_RETURN(*request->add_prompts(), ReadText(argument, in));
   }
   return absl::OkStatus();
 }
@@ -145,20 +128,16 @@ absl::Status PrintTable(v1::ForwardRequest request, const std::string& npy, Sess
                         Console* console) {
   const uint32_t top = absl::GetFlag(FLAGS_top);
   if (npy.empty()) request.set_top_k(top);
-  auto result = session->client().Forward(request, session->call_options());
-  if (!result.ok()) return result.status();
+  TLM_ASSIGN_OR_RETURN(auto result, session->client().Forward(request, session->call_options()));
   if (!npy.empty()) {
-    if (absl::Status status = WriteNpy(npy, result->values, result->header.row_width());
-        !status.ok()) {
-      return status;
-    }
-    for (size_t i = 0; i < result->rows.size(); ++i) {
-      result->top.push_back(TopOfRow(result->Row(i), top, request.vocab_slice().start()));
+    TLM_RETURN_IF_ERROR(WriteNpy(npy, result.values, result.header.row_width()));
+    for (size_t i = 0; i < result.rows.size(); ++i) {
+      result.top.push_back(TopOfRow(result.Row(i), top, request.vocab_slice().start()));
     }
   }
   TokenTexts texts(session);
   PrintTopTable(
-      *result, [&texts](uint32_t id) { return texts.Of(id); }, console->out);
+      result, [&texts](uint32_t id) { return texts.Of(id); }, console->out);
   return absl::OkStatus();
 }
 
@@ -169,27 +148,22 @@ absl::StatusOr<v1::ForwardRequest> ForwardRequestFromFlags(const Arguments& argu
   request.set_request_id(absl::GetFlag(FLAGS_request_id));
   request.set_model(absl::GetFlag(FLAGS_model));
   SetFromFlag(&request, &v1::ForwardRequest::set_add_special_tokens, FLAGS_add_special_tokens);
-  if (absl::Status status = SetPositions(absl::GetFlag(FLAGS_positions), &request); !status.ok()) {
-    return status;
-  }
-  if (absl::Status status = SetFormat(&request); !status.ok()) return status;
-  if (absl::Status status = SetSequences(arguments, in, &request); !status.ok()) return status;
+  TLM_RETURN_IF_ERROR(SetPositions(absl::GetFlag(FLAGS_positions), &request));
+  TLM_RETURN_IF_ERROR(SetFormat(&request));
+  TLM_RETURN_IF_ERROR(SetSequences(arguments, in, &request));
   return request;
 }
 
-int RunForward(const Arguments& arguments, Console* console) {
-  auto request = ForwardRequestFromFlags(arguments, &console->in);
-  if (!request.ok()) return ReportUsage("forward", StatusMessage(request.status()), console);
+absl::StatusOr<int> RunForward(const Arguments& arguments, Console* console) {
+  TLM_ASSIGN_OR_RETURN(auto request, AsUsage(ForwardRequestFromFlags(arguments, &console->in)));
   const std::string npy = absl::GetFlag(FLAGS_npy);
   const bool json = absl::GetFlag(FLAGS_json);
-  if (json && !npy.empty()) {
-    return ReportUsage("forward", "--json and --npy exclude each other", console);
-  }
-  if (absl::GetFlag(FLAGS_top) == 0) return ReportUsage("forward", "--top is at least 1", console);
-  auto session = Session::Open("forward", console);
-  if (!session.ok()) return ReportError("forward", session.status(), console);
-  return (*session)->Finish(json ? PrintMessages(*request, session->get(), console)
-                                 : PrintTable(*request, npy, session->get(), console));
+  if (json && !npy.empty()) return UsageError("--json and --npy exclude each other");
+  if (absl::GetFlag(FLAGS_top) == 0) return UsageError("--top is at least 1");
+  TLM_ASSIGN_OR_RETURN(const auto session, Session::Open(console));
+  TLM_RETURN_IF_ERROR(json ? PrintMessages(request, session.get(), console)
+                           : PrintTable(request, npy, session.get(), console));
+  return kSuccess;
 }
 
 }  // namespace
@@ -204,8 +178,9 @@ Command ForwardCommand() {
 read it from standard input; with --ids there is none.
 
   tlm forward 'Once upon a' --top=5 --values=probabilities)",
-      .flags = {"ids", "positions", "values", "dtype", "top", "vocab_slice", "npy",
-                "add_special_tokens", "model", "request_id", "json"},
+      .flags =
+          "ids positions values dtype top vocab_slice npy add_special_tokens model request_id "
+          "json",
       .connects = true,
       .run = RunForward};
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "client/cli/base/table.h"
+#include "model/base/errors.h"
 
 namespace tlm::cli {
 namespace {
@@ -82,13 +83,13 @@ std::string NpyHeader(size_t rows, size_t columns) {
 
 absl::Status WriteNpy(const std::string& path, std::span<const float> values, size_t columns) {
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  if (!file) return absl::NotFoundError(fmt::format("{}: cannot be written", path));
+  if (!file) return NotFound("{}: cannot be written", path);
   const std::string header = NpyHeader(columns == 0 ? 0 : values.size() / columns, columns);
   file.write(header.data(), static_cast<std::streamsize>(header.size()));
   file.write(reinterpret_cast<const char*>(values.data()),
              static_cast<std::streamsize>(values.size_bytes()));
   file.close();
-  if (!file) return absl::DataLossError(fmt::format("{}: could not be written to its end", path));
+  if (!file) return DataLoss("{}: could not be written to its end", path);
   return absl::OkStatus();
 }
 

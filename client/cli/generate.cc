@@ -8,13 +8,14 @@
 #include <utility>
 
 #include "absl/flags/flag.h"
+#include "client/cli/base/connection.h"
 #include "client/cli/base/flag_types.h"
 #include "client/cli/base/generate_output.h"
 #include "client/cli/base/report.h"
 #include "client/cli/base/request_flags.h"
-#include "client/cli/base/session.h"
 #include "client/cli/base/text.h"
 #include "client/cpp/client_context.h"
+#include "model/base/errors.h"
 
 ABSL_FLAG(bool, print_ids, false, "print token ids instead of text");
 ABSL_FLAG(bool, prompt_logprobs, false, "also print a table of the prompt's tokens");
@@ -44,13 +45,12 @@ absl::Status SetOutput(v1::OutputOptions* output) {
   output->set_final_only(absl::GetFlag(FLAGS_final_only));
   output->set_timing(absl::GetFlag(FLAGS_stats));
   const std::string mode = absl::GetFlag(FLAGS_logprobs_mode);
-  if (mode == "raw") {
-    output->set_logprobs_mode(v1::LOGPROBS_MODE_RAW);
-  } else if (mode == "processed") {
-    output->set_logprobs_mode(v1::LOGPROBS_MODE_PROCESSED);
-  } else if (!mode.empty()) {
-    return absl::InvalidArgumentError(
-        fmt::format("--logprobs_mode is raw or processed, not {}", Quoted(mode)));
+  if (!mode.empty()) {
+    TLM_ASSIGN_OR_RETURN(const auto value,
+                         ValueOf<v1::LogprobsMode>("logprobs_mode", mode,
+                                                   {{"raw", v1::LOGPROBS_MODE_RAW},
+                                                    {"processed", v1::LOGPROBS_MODE_PROCESSED}}));
+    output->set_logprobs_mode(value);
   }
   return absl::OkStatus();
 }
@@ -58,49 +58,27 @@ absl::Status SetOutput(v1::OutputOptions* output) {
 absl::Status SetPrompt(const Arguments& arguments, std::istream* in, v1::GenerateRequest* request) {
   const IdList ids = absl::GetFlag(FLAGS_prompt_ids);
   if (arguments.size() + (ids.ids.empty() ? 0 : 1) != 1) {
-    return absl::InvalidArgumentError(
-        "takes one PROMPT (in quotes if it has spaces), or --prompt_ids");
+    return InvalidArgument("takes one PROMPT (in quotes if it has spaces), or --prompt_ids");
   }
   if (!ids.ids.empty()) {
     request->mutable_prompt_token_ids()->mutable_ids()->Add(ids.ids.begin(), ids.ids.end());
     return absl::OkStatus();
   }
-  auto text = ReadText(arguments[0], in);
-  if (!text.ok()) return text.status();
-  request->set_prompt(*std::move(text));
+  TLM_ASSIGN_OR_RETURN(*request->mutable_prompt(), ReadText(arguments[0], in));
   return absl::OkStatus();
 }
 
 // Prints the events and collects them.
-absl::Status PrintEvents(client::GenerateStream* stream, Console* console,
-                         client::GenerateResult* result) {
+absl::StatusOr<client::GenerateResult> PrintEvents(client::GenerateStream* stream,
+                                                   Console* console) {
   client::GenerateCollector collector;
   v1::GenerateResponse event;
   while (stream->Read(&event)) {
     PrintJson(event, console->out);
-    if (absl::Status status = collector.Add(std::move(event)); !status.ok()) return status;
+    TLM_RETURN_IF_ERROR(collector.Add(std::move(event)));
   }
-  *result = collector.TakeResult();
-  return stream->Finish();
-}
-
-absl::Status PrintText(const GenerateOutputOptions& options, absl::Time start,
-                       client::GenerateStream* stream, Console* console,
-                       client::GenerateResult* result) {
-  GenerateOutput output(options, start, console);
-  v1::GenerateResponse event;
-  while (stream->Read(&event)) {
-    if (absl::Status status = output.Add(event, client::MonotonicNow()); !status.ok()) {
-      output.Abandon();
-      return status;
-    }
-  }
-  if (absl::Status status = stream->Finish(); !status.ok()) {
-    output.Abandon();
-    return status;
-  }
-  *result = output.result();
-  return output.Finish();
+  TLM_RETURN_IF_ERROR(stream->Finish());
+  return collector.TakeResult();
 }
 
 absl::Status Save(const v1::GenerateRequest& request, const client::GenerateResult& result,
@@ -111,47 +89,32 @@ absl::Status Save(const v1::GenerateRequest& request, const client::GenerateResu
   }
   file.close();
   if (file) return absl::OkStatus();
-  return absl::NotFoundError(fmt::format("{}: cannot be written", Printable(path)));
+  return NotFound("{}: cannot be written", Printable(path));
 }
 
-constexpr std::string_view kPromptFlags[] = {"prompt_ids", "num_sequences"};
-
-constexpr std::string_view kOutputFlags[] = {"print_ids",
-                                             "logprobs",
-                                             "top_logprobs",
-                                             "prompt_logprobs",
-                                             "logprobs_mode",
-                                             "min_chunk_tokens",
-                                             "final_only",
-                                             "add_special_tokens",
-                                             "truncate_prompt_tokens",
-                                             "model",
-                                             "request_id",
-                                             "save",
-                                             "stats",
-                                             "json"};
-
-int RunGenerate(const Arguments& arguments, Console* console) {
-  const auto request = GenerateRequestFromFlags(arguments, &console->in);
-  if (!request.ok()) return ReportUsage("generate", StatusMessage(request.status()), console);
-  auto session = Session::Open("generate", console);
-  if (!session.ok()) return ReportError("generate", session.status(), console);
-
-  const v1::OutputOptions& output = request->output();
+absl::StatusOr<int> RunGenerate(const Arguments& arguments, Console* console) {
+  TLM_ASSIGN_OR_RETURN(const v1::GenerateRequest request,
+                       AsUsage(GenerateRequestFromFlags(arguments, &console->in)));
+  TLM_ASSIGN_OR_RETURN(const auto session, Session::Open(console));
+  const v1::OutputOptions& output = request.output();
   GenerateOutputOptions options;
   options.ids = absl::GetFlag(FLAGS_print_ids);
   options.logprobs = output.has_logprobs() ? output.logprobs() : output.top_logprobs() > 0;
   options.stats = absl::GetFlag(FLAGS_stats) || console->err_is_terminal;
   const absl::Time start = client::MonotonicNow();
-  const auto stream = (*session)->client().StartGenerate(*request, (*session)->call_options());
+  const auto stream = session->client().StartGenerate(request, session->call_options());
   client::GenerateResult result;
-  absl::Status status = absl::GetFlag(FLAGS_json)
-                            ? PrintEvents(stream.get(), console, &result)
-                            : PrintText(options, start, stream.get(), console, &result);
+  if (absl::GetFlag(FLAGS_json)) {
+    TLM_ASSIGN_OR_RETURN(result, PrintEvents(stream.get(), console));
+  } else {
+    GenerateOutput text(options, start, console);
+    TLM_RETURN_IF_ERROR(text.PrintStream(stream.get()));
+    result = text.result();
+  }
   const std::string path = absl::GetFlag(FLAGS_save);
-  if (status.ok() && !path.empty()) status = Save(*request, result, path);
-  if (status.ok()) ReportResumes("generate", (*session)->client(), *stream, console);
-  return (*session)->Finish(status);
+  if (!path.empty()) TLM_RETURN_IF_ERROR(Save(request, result, path));
+  ReportResumes("generate", session->client(), *stream, console);
+  return kSuccess;
 }
 
 }  // namespace
@@ -163,10 +126,10 @@ absl::StatusOr<v1::GenerateRequest> GenerateRequestFromFlags(const Arguments& ar
   SetFromFlag(&request, &v1::GenerateRequest::set_add_special_tokens, FLAGS_add_special_tokens);
   SetFromFlag(&request, &v1::GenerateRequest::set_truncate_prompt_tokens,
               FLAGS_truncate_prompt_tokens);
-  if (absl::Status status = SetGenerationFromFlags(&request); !status.ok()) return status;
-  if (absl::Status status = SetConstraintFromFlags(&request); !status.ok()) return status;
-  if (absl::Status status = SetOutput(request.mutable_output()); !status.ok()) return status;
-  if (absl::Status status = SetPrompt(arguments, in, &request); !status.ok()) return status;
+  TLM_RETURN_IF_ERROR(SetGenerationFromFlags(&request));
+  TLM_RETURN_IF_ERROR(SetConstraintFromFlags(&request));
+  TLM_RETURN_IF_ERROR(SetOutput(request.mutable_output()));
+  TLM_RETURN_IF_ERROR(SetPrompt(arguments, in, &request));
   return request;
 }
 
@@ -183,8 +146,11 @@ Flags that are not given leave the choice to the server. Of several outputs
 
   tlm generate 'Once upon a time' --max_new_tokens=60 --temperature=0.8 --seed=1
   tlm generate 'A prince is' --choice='good,bad')",
-      .flags =
-          JoinFlagNames({kPromptFlags, SamplingFlagNames(), ConstraintFlagNames(), kOutputFlags}),
+      .flags = fmt::format("prompt_ids num_sequences {} {} print_ids logprobs top_logprobs "
+                           "prompt_logprobs logprobs_mode min_chunk_tokens final_only "
+                           "add_special_tokens truncate_prompt_tokens model request_id save stats "
+                           "json",
+                           kSamplingFlags, kConstraintFlags),
       .connects = true,
       .run = RunGenerate};
 }

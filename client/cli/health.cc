@@ -3,10 +3,10 @@
 
 #include "absl/flags/flag.h"
 #include "client/cli/base/command.h"
+#include "client/cli/base/connection.h"
 #include "client/cli/base/flag_types.h"
 #include "client/cli/base/report.h"
-#include "client/cli/base/request_flags.h"
-#include "client/cli/base/session.h"
+#include "model/base/errors.h"
 
 ABSL_FLAG(std::string, service, "", "full name of a service; empty is the server as a whole");
 ABSL_FLAG(std::optional<tlm::cli::TimeSpan>, wait, std::nullopt,
@@ -18,31 +18,24 @@ namespace {
 // The timeout without --timeout: a health check that hangs has failed.
 constexpr absl::Duration kCheckTimeout = absl::Seconds(5);
 
-int RunHealth(const Arguments& arguments, Console* console) {
-  if (!arguments.empty()) return ReportUsage("health", "takes no arguments", console);
-  auto session = Session::Open("health", console);
-  if (!session.ok()) return ReportError("health", session.status(), console);
-  client::Client& client = (*session)->client();
+absl::StatusOr<int> RunHealth(const Arguments& /*arguments*/, Console* console) {
+  using grpc::health::v1::HealthCheckResponse;
+  TLM_ASSIGN_OR_RETURN(const auto session, Session::Open(console));
   const std::string service = absl::GetFlag(FLAGS_service);
-
-  client::CallOptions options = (*session)->call_options();
+  client::CallOptions options = session->call_options();
   if (const std::optional<TimeSpan> wait = absl::GetFlag(FLAGS_wait)) {
     client::CallOptions wait_options = options;
     wait_options.timeout = wait->duration;
-    const absl::Status status = client.WaitUntilServing(service, wait_options);
-    if (!status.ok()) return (*session)->Finish(status);
+    TLM_RETURN_IF_ERROR(session->client().WaitUntilServing(service, wait_options));
   }
   if (options.timeout == absl::InfiniteDuration()) options.timeout = kCheckTimeout;
-  const auto status = client.Health(service, options);
-  if (!status.ok()) return (*session)->Finish(status.status());
-  grpc::health::v1::HealthCheckResponse response;
-  response.set_status(*status);
-  if (absl::GetFlag(FLAGS_json)) {
-    PrintJson(response, console->out);
-  } else {
-    console->out << grpc::health::v1::HealthCheckResponse::ServingStatus_Name(*status) << '\n';
+  TLM_ASSIGN_OR_RETURN(const auto status, session->client().Health(service, options));
+  HealthCheckResponse response;
+  response.set_status(status);
+  if (!PrintedAsJson(response, console)) {
+    console->out << HealthCheckResponse::ServingStatus_Name(status) << '\n';
   }
-  return *status == grpc::health::v1::HealthCheckResponse::SERVING ? kSuccess : kFailure;
+  return status == HealthCheckResponse::SERVING ? kSuccess : kFailure;
 }
 
 }  // namespace
@@ -58,7 +51,7 @@ it is a whole handshake, the server's certificate verified. No API key is needed
 
   tlm health --wait=1m
   HEALTHCHECK CMD ["tlm", "health", "--ca_file=/etc/tlm/ca.pem", "--server_name=tlm"])",
-      .flags = {"service", "wait", "json"},
+      .flags = "service wait json",
       .connects = true,
       .run = RunHealth,
       .flag_help = {{"timeout", "how long the answer may take; 5s if not given"}}};

@@ -3,16 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <span>
 #include <string_view>
 #include <vector>
 
 #include "absl/flags/flag.h"
 #include "client/cli/base/command_line.h"
 #include "client/cli/base/connection.h"
+#include "client/cli/base/flag_types.h"
 #include "client/cli/base/report.h"
 #include "client/cli/base/table.h"
-#include "client/cli/base/text.h"
 #include "model/base/program/man_page.h"
 
 ABSL_FLAG(std::string, format, "text", "text, or man for a manual page: tlm(1), tlm-COMMAND(1)");
@@ -20,10 +19,9 @@ ABSL_FLAG(std::string, format, "text", "text, or man for a manual page: tlm(1), 
 namespace tlm::cli {
 namespace {
 
-void PrintFlags(const Command& command, std::span<const std::string_view> names,
-                std::ostream& out) {
+void PrintFlags(const Command& command, std::string_view names, std::ostream& out) {
   Table table({Align::kLeft, Align::kLeft});
-  for (const FlagText& flag : DescribeFlags(command, names)) {
+  for (const FlagText& flag : DescribeFlags(command, FlagNames(names))) {
     const std::string value =
         flag.default_value.empty() ? "" : fmt::format(" [{}]", flag.default_value);
     table.AddRow({fmt::format("--{}", flag.name), flag.help + value});
@@ -31,15 +29,22 @@ void PrintFlags(const Command& command, std::span<const std::string_view> names,
   table.Print(out, 2);
 }
 
+std::string SynopsisOf(const Command& command) {
+  const bool has_flags = !command.flags.empty() || command.connects;
+  return fmt::format("{}{}{}", has_flags ? "[FLAGS]" : "",
+                     has_flags && !command.arguments.empty() ? " " : "", command.arguments);
+}
+
 void PrintCommand(const Command& command, std::ostream& out) {
-  out << fmt::format("tlm {}{}{}{}\n\n{}.\n", command.name, command.flags.empty() ? "" : " [FLAGS]",
-                     command.arguments.empty() ? "" : " ", command.arguments, command.summary);
+  const std::string synopsis = SynopsisOf(command);
+  out << fmt::format("tlm {}{}{}\n\n{}.\n", command.name, synopsis.empty() ? "" : " ", synopsis,
+                     command.summary);
   if (!command.details.empty()) out << command.details << '\n';
   if (!command.flags.empty()) out << "\nFlags:\n";
   PrintFlags(command, command.flags, out);
   if (command.connects) {
     out << "\nConnection:\n";
-    PrintFlags(command, ConnectionFlagNames(), out);
+    PrintFlags(command, kConnectionFlags, out);
   }
 }
 
@@ -54,16 +59,11 @@ void PrintOverview(std::ostream& out) {
   out << "\nExit code: 0 success, 1 failure, 2 wrong usage, 130 interrupted.\n";
 }
 
-constexpr std::string_view kExitStatus =
-    "0 success; 1 failure; 2 wrong usage; 130 ended by Ctrl-C, 143 by SIGTERM.";
-constexpr std::string_view kEnvironment =
-    "the API key, where --api_key_file is not given; it is sent to other hosts only with TLS";
-
 ManPageHead HeadOf(const std::string& name) {
   return {.name = name, .section = 1, .date = ManPageDate(), .source = "tlm " TLM_VERSION};
 }
 
-void AddFlags(const Command& command, std::span<const std::string_view> names, ManPage* page) {
+void AddFlags(const Command& command, const std::vector<std::string_view>& names, ManPage* page) {
   for (const FlagText& flag : DescribeFlags(command, names)) {
     std::string meaning = flag.help + '.';
     if (!flag.default_value.empty()) meaning += fmt::format(" Default: {}.", flag.default_value);
@@ -73,7 +73,7 @@ void AddFlags(const Command& command, std::span<const std::string_view> names, M
 
 // Returns the connection flags that the command explains itself.
 std::vector<std::string_view> OwnConnectionFlags(const Command& command) {
-  const std::span<const std::string_view> connection = ConnectionFlagNames();
+  const std::vector<std::string_view> connection = FlagNames(kConnectionFlags);
   std::vector<std::string_view> names;
   for (const auto& [name, help] : command.flag_help) {
     if (std::find(connection.begin(), connection.end(), name) != connection.end()) {
@@ -83,19 +83,15 @@ std::vector<std::string_view> OwnConnectionFlags(const Command& command) {
   return names;
 }
 
-std::string SynopsisOf(const Command& command) {
-  const bool has_flags = !command.flags.empty() || command.connects;
-  if (!has_flags || command.arguments.empty()) {
-    return has_flags ? "[FLAGS]" : std::string(command.arguments);
-  }
-  return fmt::format("[FLAGS] {}", command.arguments);
-}
-
-void AddEnd(ManPage* page) {
+void AddEnd(std::string_view see_also, ManPage* page) {
   page->Section("EXIT STATUS");
-  page->Text(kExitStatus);
+  page->Text("0 success; 1 failure; 2 wrong usage; 130 ended by Ctrl-C, 143 by SIGTERM.");
   page->Section("ENVIRONMENT");
-  page->Item("TLM_API_KEY", "", std::string(kEnvironment) + '.');
+  page->Item("TLM_API_KEY", "",
+             "the API key, where --api_key_file is not given; it is sent to other hosts only with "
+             "TLS.");
+  page->Section("SEE ALSO");
+  page->Text(see_also);
 }
 
 // Converts "continue a prompt" to "Continue a prompt.".
@@ -105,34 +101,22 @@ std::string Sentence(std::string_view summary) {
   return sentence + '.';
 }
 
-int RunVersion(const Arguments& arguments, Console* console) {
-  if (!arguments.empty()) return ReportUsage("version", "takes no arguments", console);
+absl::StatusOr<int> RunVersion(const Arguments& /*arguments*/, Console* console) {
   console->out << "tlm " TLM_VERSION " (API tlm.v1)\n";
   return kSuccess;
 }
 
-int RunHelp(const Arguments& arguments, Console* console) {
-  if (arguments.size() > 1) return ReportUsage("help", "takes one command at the most", console);
-  const std::string format = absl::GetFlag(FLAGS_format);
-  const bool as_man_page = format == "man";
-  if (!as_man_page && format != "text") {
-    return ReportUsage("help", fmt::format("--format is text or man, not {}", Quoted(format)),
-                       console);
-  }
-  if (arguments.empty()) {
-    if (as_man_page) {
-      console->out << ProgramManPage();
-    } else {
-      PrintOverview(console->out);
-    }
-    return kSuccess;
-  }
-  const Command* command = FindCommand(arguments[0]);
-  if (command == nullptr) {
-    return ReportUsage("help", NoCommand(arguments[0]), console);
-  }
+absl::StatusOr<int> RunHelp(const Arguments& arguments, Console* console) {
+  TLM_ASSIGN_OR_RETURN(const bool as_man_page,
+                       AsUsage(ValueOf<bool>("format", absl::GetFlag(FLAGS_format),
+                                             {{"text", false}, {"man", true}})));
+  const Command* command = arguments.empty() ? nullptr : FindCommand(arguments[0]);
+  if (arguments.size() > 1) return UsageError("takes one command at the most");
+  if (command == nullptr && !arguments.empty()) return UsageError("{}", NoCommand(arguments[0]));
   if (as_man_page) {
-    console->out << CommandManPage(*command);
+    console->out << (command == nullptr ? ProgramManPage() : CommandManPage(*command));
+  } else if (command == nullptr) {
+    PrintOverview(console->out);
   } else {
     PrintCommand(*command, console->out);
   }
@@ -158,15 +142,13 @@ std::string ProgramManPage() {
     page.Subsection(fmt::format("tlm {} {}", command.name, SynopsisOf(command)));
     page.Text(Sentence(command.summary));
     page.Text(command.details);
-    AddFlags(command, command.flags, &page);
+    AddFlags(command, FlagNames(command.flags), &page);
     AddFlags(command, OwnConnectionFlags(command), &page);
   }
   page.Section("CONNECTION FLAGS");
   page.Text("Of every command that talks to a server:");
-  AddFlags({}, ConnectionFlagNames(), &page);
-  AddEnd(&page);
-  page.Section("SEE ALSO");
-  page.Text("tlm-server(8)");
+  AddFlags({}, FlagNames(kConnectionFlags), &page);
+  AddEnd("tlm-server(8)", &page);
   return page.text();
 }
 
@@ -183,15 +165,13 @@ std::string CommandManPage(const Command& command) {
   }
   if (!command.flags.empty()) {
     page.Section("FLAGS");
-    AddFlags(command, command.flags, &page);
+    AddFlags(command, FlagNames(command.flags), &page);
   }
   if (command.connects) {
     page.Section("CONNECTION FLAGS");
-    AddFlags(command, ConnectionFlagNames(), &page);
+    AddFlags(command, FlagNames(kConnectionFlags), &page);
   }
-  AddEnd(&page);
-  page.Section("SEE ALSO");
-  page.Text("tlm(1)");
+  AddEnd("tlm(1)", &page);
   return page.text();
 }
 
@@ -203,7 +183,7 @@ Command HelpCommand() {
   return {.name = "help",
           .arguments = "[COMMAND]",
           .summary = "print this text, or the flags of a command",
-          .flags = {"format"},
+          .flags = "format",
           .run = RunHelp};
 }
 

@@ -8,11 +8,12 @@
 #include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
 #include "client/cli/base/command.h"
+#include "client/cli/base/connection.h"
 #include "client/cli/base/report.h"
 #include "client/cli/base/request_flags.h"
-#include "client/cli/base/session.h"
 #include "client/cli/base/text.h"
 #include "client/cli/info_tables.h"
+#include "model/base/errors.h"
 #include "model/describe/offline.h"
 #include "model/weights/model_files.h"
 
@@ -28,42 +29,31 @@ ABSL_FLAG(uint32_t, new_tokens, 0, "FLOPs: generated tokens of each sequence");
 namespace tlm::cli {
 namespace {
 
-// Returns nullopt if no flag sets another shape than the server's default.
-std::optional<v1::FlopsQuery> FlopsFromFlags() {
-  v1::FlopsQuery query;
-  query.set_batch(absl::GetFlag(FLAGS_batch));
-  query.set_prompt_tokens(absl::GetFlag(FLAGS_prompt_tokens).value_or(0));
-  query.set_new_tokens(absl::GetFlag(FLAGS_new_tokens));
-  if (query.batch() == 0 && query.prompt_tokens() == 0 && query.new_tokens() == 0) return {};
-  return query;
-}
-
 v1::ModelInfoRequest RequestFromFlags() {
   v1::ModelInfoRequest request;
   request.set_model(absl::GetFlag(FLAGS_model));
   request.set_include_tensors(absl::GetFlag(FLAGS_tensors));
-  if (const auto flops = FlopsFromFlags()) *request.mutable_flops() = *flops;
+  v1::FlopsQuery flops;
+  flops.set_batch(absl::GetFlag(FLAGS_batch));
+  flops.set_prompt_tokens(absl::GetFlag(FLAGS_prompt_tokens).value_or(0));
+  flops.set_new_tokens(absl::GetFlag(FLAGS_new_tokens));
+  if (flops.ByteSizeLong() > 0) *request.mutable_flops() = flops;
   return request;
 }
 
 void Print(const v1::ModelInfoResponse& info,
            void (*print_all)(const v1::ModelInfoResponse&, std::ostream&), Console* console) {
-  if (absl::GetFlag(FLAGS_json)) {
-    PrintJson(info, console->out);
-  } else if (absl::GetFlag(FLAGS_all)) {
-    print_all(info, console->out);
-  } else {
-    PrintModelSummary(info, console->out);
-    if (absl::GetFlag(FLAGS_tensors)) console->out << '\n';
-    PrintTensors(info.parameters(), console->out);
-  }
+  if (PrintedAsJson(info, console)) return;
+  if (absl::GetFlag(FLAGS_all)) return print_all(info, console->out);
+  PrintModelSummary(info, console->out);
+  if (absl::GetFlag(FLAGS_tensors)) console->out << '\n';
+  PrintTensors(info.parameters(), console->out);
 }
 
-int RunOffline(const absl::StatusOr<OfflineModel>& model, Console* console) {
-  if (!model.ok()) return ReportError("info", model.status(), console);
-  const auto info = DescribeOffline(*model, RequestFromFlags());
-  if (!info.ok()) return ReportError("info", info.status(), console);
-  Print(*info, PrintModelEstimate, console);
+absl::StatusOr<int> RunOffline(const absl::StatusOr<OfflineModel>& model, Console* console) {
+  if (!model.ok()) return model.status();
+  TLM_ASSIGN_OR_RETURN(const auto info, DescribeOffline(*model, RequestFromFlags()));
+  Print(info, PrintModelEstimate, console);
   return kSuccess;
 }
 
@@ -78,11 +68,11 @@ void HintAtDirectory(const std::string& model, Console* console) {
                << std::endl;
 }
 
-int RunInfo(const Arguments& arguments, Console* console) {
+absl::StatusOr<int> RunInfo(const Arguments& arguments, Console* console) {
   const std::string preset = absl::GetFlag(FLAGS_preset);
-  if (arguments.size() > 1) return ReportUsage("info", "takes one DIRECTORY at the most", console);
+  if (arguments.size() > 1) return UsageError("takes one DIRECTORY at the most");
   if (!preset.empty() && !arguments.empty()) {
-    return ReportUsage("info", "--preset and a DIRECTORY exclude each other", console);
+    return UsageError("--preset and a DIRECTORY exclude each other");
   }
   if (!preset.empty()) return RunOffline(OfflineModelFromPreset(preset), console);
   if (!arguments.empty()) return RunOffline(OfflineModelFromPath(arguments[0]), console);
@@ -91,16 +81,14 @@ int RunInfo(const Arguments& arguments, Console* console) {
   if (!files.ok()) return RunOffline(files.status(), console);
   if (files->is_gguf()) return RunOffline(OfflineModelFromGguf(*files), console);
 
-  auto session = Session::Open("info", console);
-  if (!session.ok()) return ReportError("info", session.status(), console);
-  const auto response =
-      (*session)->client().ModelInfo(RequestFromFlags(), (*session)->call_options());
-  if (!response.ok()) {
-    const int code = (*session)->Finish(response.status());
-    HintAtDirectory(absl::GetFlag(FLAGS_model), console);
+  TLM_ASSIGN_OR_RETURN(const auto session, Session::Open(console));
+  const auto info = session->client().ModelInfo(RequestFromFlags(), session->call_options());
+  if (!info.ok()) {
+    const int code = ReportFailure("info", info.status(), console);
+    HintAtDirectory(model, console);
     return code;
   }
-  Print(*response, PrintModelInfo, console);
+  Print(*info, PrintModelInfo, console);
   return kSuccess;
 }
 
@@ -122,8 +110,7 @@ are an upper bound by conventions that --all lists.
   tlm info ~/models/qwen3-0.6b
   tlm info qwen3-0.6b-q4_k_m.gguf --tensors
   tlm info --preset=gpt2-xl --prompt_tokens=16384)",
-      .flags = {"all", "preset", "tensors", "batch", "prompt_tokens", "new_tokens", "model",
-                "json"},
+      .flags = "all preset tensors batch prompt_tokens new_tokens model json",
       .connects = true,
       .run = RunInfo,
       .flag_help = {{"all", "print every table"}}};

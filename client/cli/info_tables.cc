@@ -5,7 +5,7 @@
 #include <google/protobuf/descriptor.h>
 
 #include <algorithm>
-#include <cmath>
+#include <functional>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_replace.h"
 #include "client/cli/base/messages.h"
 #include "client/cli/base/table.h"
 #include "client/cli/base/text.h"
@@ -86,195 +87,127 @@ std::string Request(const v1::FlopsInfo& flops) {
                      WithSeparators(query.new_tokens()));
 }
 
-std::string YesOrNo(bool yes) { return yes ? "yes" : "no"; }
-
 // Returns the format's name and its features.
 std::string ToolCalls(const v1::ChatFormatInfo& format) {
   if (format.tool_format().empty()) return "no";
-  std::string text = Printable(format.tool_format());
-  if (format.parallel_tool_calls()) text += ", several an answer";
-  if (!format.tools()) text += ", not shown by the template";
-  return text;
-}
-
-std::string Heads(const v1::ArchitectureInfo& model) {
-  const std::string query = WithSeparators(model.num_heads());
-  if (model.num_kv_heads() == model.num_heads()) {
-    return fmt::format("{}, each {} wide", query, model.head_dim());
-  }
-  return fmt::format("{} for queries, {} for keys and values, each {} wide", query,
-                     WithSeparators(model.num_kv_heads()), model.head_dim());
-}
-
-std::string Scaling(const v1::RopeScaling& scaling) {
-  std::string text = fmt::format("{}, factor {}", Printable(scaling.kind()), scaling.factor());
-  const auto add = [&text](std::string_view name, double value) {
-    if (value != 0) text += fmt::format(", {} {}", name, value);
-  };
-  add("low", scaling.low_freq_factor());
-  add("high", scaling.high_freq_factor());
-  add("beta fast", scaling.beta_fast());
-  add("slow", scaling.beta_slow());
-  add("attention factor", scaling.attention_factor());
-  add("original context", scaling.original_context_length());
-  return text;
-}
-
-std::string Theta(double theta) {
-  const bool whole = theta >= 0 && theta < 1e15 && theta == std::floor(theta);
-  return whole ? WithSeparators(static_cast<uint64_t>(theta)) : fmt::format("{}", theta);
-}
-
-std::string Positions(const v1::ArchitectureInfo& model) {
-  std::string text;
-  if (model.learned_positions()) text = "learned";
-  if (model.rope().has_theta()) {
-    text += text.empty() ? "" : " and ";
-    text += fmt::format(
-        "rotary, theta {}, pairs {}", Theta(model.rope().theta()),
-        model.rope().layout() == v1::ROPE_LAYOUT_INTERLEAVED ? "(2i, 2i + 1)" : "(i, i + d/2)");
-  }
-  return text.empty() ? "none" : text;
-}
-
-std::string Norm(const v1::NormInfo& norm) {
-  const bool outside = norm.eps_placement() == v1::NORM_EPS_PLACEMENT_OUTSIDE_ROOT;
-  return fmt::format("{}, eps {} {} the root", FieldText(norm, "kind"), norm.eps(),
-                     outside ? "outside" : "inside");
-}
-
-std::string Biases(const v1::BiasInfo& biases) {
-  std::vector<std::string_view> names;
-  if (biases.qkv()) names.push_back("qkv");
-  if (biases.attention_output()) names.push_back("attention output");
-  if (biases.ffn()) names.push_back("ffn");
-  return fmt::format("{}", fmt::join(names, ", "));
+  return fmt::format("{}{}{}", Printable(format.tool_format()),
+                     format.parallel_tool_calls() ? ", several an answer" : "",
+                     format.tools() ? "" : ", not shown by the template");
 }
 
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-enum class Zeros { kShown, kHidden };
-
-// Prints one line per field.
-void PrintGroup(std::string_view heading, const Message& message, Zeros zeros, std::ostream& out) {
-  Table table({Align::kLeft, Align::kLeft});
-  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
-    const FieldDescriptor& field = *message.GetDescriptor()->field(i);
-    const std::string value = FieldText(message, field);
-    if (value.empty() || (zeros == Zeros::kHidden && IsZero(message, field))) continue;
-    table.AddRow({std::string(field.name()), value});
-  }
+void PrintTable(std::string_view heading, const Table& table, std::ostream& out) {
   out << heading << '\n';
   table.Print(out, 2);
   out << '\n';
 }
 
-double Share(uint64_t part, uint64_t total) {
-  return total == 0 ? 0 : static_cast<double>(part) / static_cast<double>(total);
+enum class Zeros { kShown, kHidden };
+
+// Prints one line per field; nothing for a group that the response lacks.
+void PrintGroup(std::string_view heading, const v1::ModelInfoResponse& info, std::string_view group,
+                Zeros zeros, std::ostream& out) {
+  const FieldDescriptor* field = info.GetDescriptor()->FindFieldByName(std::string(group));
+  if (!info.GetReflection()->HasField(info, field)) return;
+  const Message& message = info.GetReflection()->GetMessage(info, field);
+  Table table({Align::kLeft, Align::kLeft});
+  for (const auto& [name, value] : FieldTexts(message, zeros == Zeros::kShown)) {
+    table.AddRow({name, value});
+  }
+  PrintTable(heading, table, out);
+}
+
+// Calls `add` for each number of the message and of the messages in it that is not 0: "ffn gate".
+void ForEachNumber(const Message& message, const std::string& prefix,
+                   const std::function<void(const std::string& name, uint64_t number)>& add) {
+  const auto& reflection = *message.GetReflection();
+  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
+    const FieldDescriptor* field = message.GetDescriptor()->field(i);
+    if (field->is_repeated() || !reflection.HasField(message, field)) continue;
+    std::string name = prefix + field->name();
+    std::replace(name.begin(), name.end(), '_', ' ');
+    switch (field->cpp_type()) {
+      case FieldDescriptor::CPPTYPE_UINT32:
+        add(name, reflection.GetUInt32(message, field));
+        break;
+      case FieldDescriptor::CPPTYPE_UINT64:
+        add(name, reflection.GetUInt64(message, field));
+        break;
+      case FieldDescriptor::CPPTYPE_MESSAGE:
+        ForEachNumber(reflection.GetMessage(message, field), name + ' ', add);
+        break;
+      default:
+        break;
+    }
+  }
+}
+
+std::string Share(uint64_t part, uint64_t total) {
+  return Percent(total == 0 ? 0 : static_cast<double>(part) / static_cast<double>(total));
 }
 
 void PrintParameters(const v1::ModelInfoResponse& info, std::ostream& out) {
   const v1::ParameterCounts& counts = info.parameters();
   Table table({Align::kLeft, Align::kRight, Align::kRight, Align::kRight});
-  const auto add = [&](std::string_view name, uint64_t count) {
-    if (count == 0) return;
-    table.AddRow({std::string(name), WithSeparators(count), Percent(Share(count, counts.total()))});
+  const auto add = [&](const std::string& name, uint64_t count) {
+    if (name == "stored" && count == counts.total()) return;
+    table.AddRow({name, WithSeparators(count), Share(count, counts.total()),
+                  name == "total" ? HumanParameters(count) : ""});
   };
-  add("embedding", counts.embedding());
-  add("position embedding", counts.position_embedding());
-  add("attention q", counts.attention().q());
-  add("attention k", counts.attention().k());
-  add("attention v", counts.attention().v());
-  add("attention o", counts.attention().o());
-  add("ffn gate", counts.ffn().gate());
-  add("ffn up", counts.ffn().up());
-  add("ffn down", counts.ffn().down());
-  add("norms", counts.norms());
-  add("biases", counts.biases());
-  add("lm head", counts.lm_head());
-  table.AddRow({"total", WithSeparators(counts.total()),
-                Percent(Share(counts.total(), counts.total())), HumanParameters(counts.total())});
-  add("without embeddings", counts.non_embedding());
+  ForEachNumber(counts, "", add);
   if (info.architecture().tie_word_embeddings()) {
     add("tied lm head counted too", counts.total() + counts.embedding());
   }
-  if (counts.stored() != counts.total()) add("stored", counts.stored());
-  out << "Parameters\n";
-  table.Print(out, 2);
-  out << '\n';
+  PrintTable("Parameters", table, out);
   PrintTensors(counts, out);
 }
 
-// Prints groups of components, with their share of the total and, except for the head, the FLOPs of
-// one layer.
-class FlopsTable {
- public:
-  FlopsTable(const v1::FlopsInfo& flops, uint64_t layers)
-      : flops_(flops),
-        layers_(layers),
-        table_({Align::kLeft, Align::kRight, Align::kRight, Align::kRight, Align::kRight}) {
-    table_.AddRow({"", "all", "share", "", layers > 0 ? "a layer" : ""});
-  }
-
-  void AddGroup(
-      std::string_view name,
-      std::initializer_list<std::pair<std::string_view, const v1::FlopsComponent*>> parts) {
-    uint64_t sum = 0;
-    for (const auto& [part, component] : parts) sum += component->flops();
-    AddRow(std::string(name), sum, layers_ > 0);
-    for (const auto& [part, component] : parts) {
-      if (component->flops() > 0)
-        AddRow(fmt::format("  {}", part), component->flops(), layers_ > 0);
-    }
-    in_layers_ += sum;
-  }
-  void AddRow(const std::string& name, uint64_t flops, bool per_layer) {
-    table_.AddRow({name, WithSeparators(flops), Percent(Share(flops, flops_.total())),
-                   HumanCount(static_cast<double>(flops)),
-                   per_layer ? WithSeparators(flops / layers_) : ""});
-  }
-  // Returns the sum of all groups so far.
-  uint64_t in_layers() const { return in_layers_; }
-  void Print(std::ostream& out) const { table_.Print(out, 2); }
-
- private:
-  const v1::FlopsInfo& flops_;
-  const uint64_t layers_;
-  uint64_t in_layers_ = 0;
-  Table table_;
-};
-
 // Prints one line per clause.
 void PrintConvention(std::string_view convention, std::ostream& out) {
-  std::string_view opening = "  (";
-  while (!convention.empty()) {
-    const size_t length = std::min(convention.find("; "), convention.size());
-    out << opening << Printable(convention.substr(0, length));
-    convention.remove_prefix(std::min(length + 2, convention.size()));
-    opening = ";\n   ";
-    if (convention.empty()) out << ")\n";
-  }
+  if (convention.empty()) return;
+  out << fmt::format("  ({})\n", absl::StrReplaceAll(Printable(convention), {{"; ", ";\n   "}}));
 }
 
+// Prints the components in groups, with their share of the total and the FLOPs of one layer.
 void PrintFlops(const v1::ModelInfoResponse& info, std::ostream& out) {
   const v1::FlopsInfo& flops = info.flops();
   const v1::FlopsBreakdown& parts = flops.components();
+  const uint64_t layers = info.architecture().num_layers();
+  Table table({Align::kLeft, Align::kRight, Align::kRight, Align::kRight, Align::kRight});
+  table.AddRow({"", "all", "share", "", layers > 0 ? "a layer" : ""});
+  const auto add = [&](const std::string& name, uint64_t count, bool per_layer = true) {
+    table.AddRow({name, WithSeparators(count), Share(count, flops.total()),
+                  HumanCount(static_cast<double>(count)),
+                  per_layer && layers > 0 ? WithSeparators(count / layers) : ""});
+  };
+  struct Group {
+    std::string name;
+    std::vector<std::pair<std::string, v1::FlopsComponent>> parts;
+  };
+  uint64_t in_layers = 0;
+  for (const Group& group : std::initializer_list<Group>{
+           {"attention projections", {{"qkv", parts.qkv()}, {"output", parts.output_projection()}}},
+           {"attention over the context",
+            {{"scores", parts.scores()}, {"weighted sum", parts.weighted_sum()}}},
+           {"feed-forward networks",
+            {{"up", parts.ffn_up()}, {"gate", parts.ffn_gate()}, {"down", parts.ffn_down()}}}}) {
+    uint64_t sum = 0;
+    for (const auto& [name, part] : group.parts) sum += part.flops();
+    add(group.name, sum);
+    for (const auto& [name, part] : group.parts) {
+      if (part.flops() > 0) add("  " + name, part.flops());
+    }
+    in_layers += sum;
+  }
+  add("all layers", in_layers);
+  add("lm head", parts.lm_head().flops(), false);
+  add("total", flops.total(), false);
   out << fmt::format(
       "FLOPs of {} x ({} prompt + {} new tokens), at most\n", WithSeparators(flops.query().batch()),
       WithSeparators(flops.query().prompt_tokens()), WithSeparators(flops.query().new_tokens()));
-  FlopsTable table(flops, info.architecture().num_layers());
-  table.AddGroup("attention projections",
-                 {{"qkv", &parts.qkv()}, {"output", &parts.output_projection()}});
-  table.AddGroup("attention over the context",
-                 {{"scores", &parts.scores()}, {"weighted sum", &parts.weighted_sum()}});
-  table.AddGroup(
-      "feed-forward networks",
-      {{"up", &parts.ffn_up()}, {"gate", &parts.ffn_gate()}, {"down", &parts.ffn_down()}});
-  table.AddRow("all layers", table.in_layers(), info.architecture().num_layers() > 0);
-  table.AddRow("lm head", parts.lm_head().flops(), false);
-  table.AddRow("total", flops.total(), false);
-  table.Print(out);
+  table.Print(out, 2);
   out << fmt::format("  A token costs {} and {} more for each token it attends to.\n",
                      WithSeparators(flops.flops_per_token_linear()),
                      WithSeparators(flops.attention_flops_per_token_per_context()));
@@ -284,27 +217,17 @@ void PrintFlops(const v1::ModelInfoResponse& info, std::ostream& out) {
 
 void PrintMemory(const v1::MemoryInfo& memory, std::ostream& out) {
   Table table({Align::kLeft, Align::kRight, Align::kRight});
-  const auto add = [&](const std::string& name, uint64_t bytes) {
-    if (bytes > 0) table.AddRow({name, WithSeparators(bytes), HumanBytes(bytes)});
+  const auto add = [&](const std::string& name, uint64_t number) {
+    const bool is_bytes = !name.starts_with("kv block");
+    table.AddRow({name, WithSeparators(number), is_bytes ? HumanBytes(number) : ""});
   };
   for (const v1::WeightBytes& weights : memory.weights()) {
     add(fmt::format("weights {}", TypeOf(weights)), weights.bytes());
   }
   add(memory.kv_type().empty() ? "kv cache" : "kv cache " + memory.kv_type(),
       memory.kv_blocks_total() * memory.kv_block_tokens() * memory.kv_bytes_per_token());
-  add("activation arena", memory.activation_arena());
-  add("logits workspace", memory.logits_workspace());
-  add("graph pool", memory.graph_pool());
-  add("runtime reserved", memory.runtime_reserved());
-  add("draft model", memory.draft_model());
-  add("allocated total", memory.allocated_total());
-  add("device total", memory.device_total());
-  add("kv cache, a token", memory.kv_bytes_per_token());
-  table.AddRow({"kv blocks", WithSeparators(memory.kv_blocks_total())});
-  table.AddRow({"tokens a kv block", WithSeparators(memory.kv_block_tokens())});
-  out << "Memory, bytes\n";
-  table.Print(out, 2);
-  out << '\n';
+  ForEachNumber(memory, "", add);
+  PrintTable("Memory, bytes", table, out);
 }
 
 void PrintMemoryEstimate(const v1::ModelInfoResponse& info, std::ostream& out) {
@@ -321,14 +244,12 @@ void PrintMemoryEstimate(const v1::ModelInfoResponse& info, std::ostream& out) {
   add("weights", parameters);
   add("kv cache, a token", kv_values);
   add("kv cache, a full context", kv_values * model.context_length());
-  out << "Memory a model takes, bytes\n";
-  table.Print(out, 2);
-  out << '\n';
+  PrintTable("Memory a model takes, bytes", table, out);
 }
 
 void PrintModel(const v1::ModelInfoResponse& info, std::ostream& out) {
-  if (info.has_identity()) PrintGroup("Identity", info.identity(), Zeros::kHidden, out);
-  if (info.has_architecture()) PrintArchitecture(info.architecture(), out);
+  PrintGroup("Identity", info, "identity", Zeros::kHidden, out);
+  PrintGroup("Architecture", info, "architecture", Zeros::kHidden, out);
   if (info.has_parameters()) PrintParameters(info, out);
   if (info.has_flops()) PrintFlops(info, out);
 }
@@ -341,6 +262,7 @@ void PrintModelSummary(const v1::ModelInfoResponse& info, std::ostream& out) {
     if (!value.empty()) table.AddRow({std::string(name), std::move(value)});
   };
   const v1::ModelIdentity& identity = info.identity();
+  const v1::CapabilitiesInfo& capabilities = info.capabilities();
   add("model", Printable(identity.model_id()));
   add("family", Printable(identity.architecture()));
   if (info.has_parameters()) {
@@ -348,10 +270,10 @@ void PrintModelSummary(const v1::ModelInfoResponse& info, std::ostream& out) {
     add("parameters", fmt::format("{} ({})", HumanParameters(total), WithSeparators(total)));
   }
   if (info.has_architecture()) add("shape", Shape(info.architecture()));
-  if (info.has_limits()) {
-    add("context", WithSeparators(info.limits().max_context_tokens()) + " tokens");
-  } else if (info.has_architecture()) {
-    add("context", WithSeparators(info.architecture().context_length()) + " tokens");
+  if (info.has_limits() || info.has_architecture()) {
+    add("context", WithSeparators(info.has_limits() ? info.limits().max_context_tokens()
+                                                    : info.architecture().context_length()) +
+                       " tokens");
   }
   if (info.has_memory()) {
     add("weights", Weights(info.memory()));
@@ -359,14 +281,13 @@ void PrintModelSummary(const v1::ModelInfoResponse& info, std::ostream& out) {
     if (info.memory().device_total() > 0) add("memory", Allocated(info.memory()));
   }
   if (info.has_capabilities()) {
-    add("text", YesOrNo(info.capabilities().tokenizer()));
-    add("chat", YesOrNo(info.capabilities().chat()));
-    if (info.capabilities().has_chat_format()) {
-      const v1::ChatFormatInfo& format = info.capabilities().chat_format();
-      add("tool calls", ToolCalls(format));
-      add("reasoning",
-          format.reasoning_format().empty() ? "no" : Printable(format.reasoning_format()));
-    }
+    add("text", capabilities.tokenizer() ? "yes" : "no");
+    add("chat", capabilities.chat() ? "yes" : "no");
+  }
+  if (capabilities.has_chat_format()) {
+    const std::string reasoning = Printable(capabilities.chat_format().reasoning_format());
+    add("tool calls", ToolCalls(capabilities.chat_format()));
+    add("reasoning", reasoning.empty() ? "no" : reasoning);
   }
   if (info.has_limits()) add("requests", Limits(info.limits()));
   if (info.has_flops()) {
@@ -375,43 +296,13 @@ void PrintModelSummary(const v1::ModelInfoResponse& info, std::ostream& out) {
   }
   add("server", Printable(identity.server_version()));
   add("device", Printable(identity.device_name()));
-  if (!identity.device_uuid().empty()) add("GPU", Printable(identity.device_uuid()));
+  add("GPU", Printable(identity.device_uuid()));
   add("fingerprint", Printable(info.determinism().fingerprint()));
   if (info.determinism().guarantee() == v1::DETERMINISM_GUARANTEE_NONE) {
-    const std::string& reason = info.determinism().reason();
-    add("determinism", reason.empty() ? "none" : "none: " + Printable(reason));
+    const std::string reason = Printable(info.determinism().reason());
+    add("determinism", reason.empty() ? "none" : "none: " + reason);
   }
   table.Print(out);
-}
-
-void PrintArchitecture(const v1::ArchitectureInfo& architecture, std::ostream& out) {
-  Table table({Align::kLeft, Align::kLeft});
-  const auto add = [&table](std::string_view name, std::string value) {
-    if (!value.empty()) table.AddRow({std::string(name), std::move(value)});
-  };
-  add("layers", WithSeparators(architecture.num_layers()));
-  add("d_model", WithSeparators(architecture.d_model()));
-  add("heads", Heads(architecture));
-  add("d_ff", WithSeparators(architecture.d_ff()));
-  add("vocabulary", WithSeparators(architecture.vocab_size()));
-  add("context", WithSeparators(architecture.context_length()));
-  add("positions", Positions(architecture));
-  if (architecture.rope().has_scaling()) {
-    add("rope scaling", Scaling(architecture.rope().scaling()));
-  }
-  if (architecture.has_sliding_window()) {
-    add("sliding window",
-        fmt::format("{} tokens in {} of {} layers", WithSeparators(architecture.sliding_window()),
-                    architecture.sliding_window_layers(), architecture.num_layers()));
-  }
-  add("norm", Norm(architecture.norm()));
-  if (architecture.qk_norm()) add("qk norm", "rms of every query and key head");
-  add("activation", FieldText(architecture, "activation"));
-  add("biases", Biases(architecture.biases()));
-  add("lm head", architecture.tie_word_embeddings() ? "the embedding matrix" : "its own matrix");
-  out << "Architecture\n";
-  table.Print(out, 2);
-  out << '\n';
 }
 
 void PrintTensors(const v1::ParameterCounts& counts, std::ostream& out) {
@@ -419,35 +310,22 @@ void PrintTensors(const v1::ParameterCounts& counts, std::ostream& out) {
   Table table(
       {Align::kLeft, Align::kLeft, Align::kLeft, Align::kRight, Align::kRight, Align::kLeft});
   for (const v1::TensorInfo& tensor : counts.tensors()) {
-    std::string shape;
-    for (const uint64_t size : tensor.shape()) {
-      shape += shape.empty() ? "" : " x ";
-      shape += fmt::format("{}", size);
-    }
     const bool is_stored = !tensor.stored_type().empty();
-    table.AddRow({Printable(tensor.name()), FieldText(tensor, "dtype"),
-                  Printable(tensor.stored_type()),
-                  is_stored ? HumanBytes(tensor.stored_bytes()) : "",
-                  WithSeparators(tensor.elements()), shape});
+    table.AddRow(
+        {Printable(tensor.name()), FieldText(tensor, "dtype"), Printable(tensor.stored_type()),
+         is_stored ? HumanBytes(tensor.stored_bytes()) : "", WithSeparators(tensor.elements()),
+         fmt::format("{}", fmt::join(tensor.shape(), " x "))});
   }
-  out << "Tensors\n";
-  table.Print(out, 2);
-  out << '\n';
+  PrintTable("Tensors", table, out);
 }
 
 void PrintModelInfo(const v1::ModelInfoResponse& info, std::ostream& out) {
   PrintModel(info, out);
   if (info.has_memory()) PrintMemory(info.memory(), out);
-  if (info.has_limits()) PrintGroup("Limits", info.limits(), Zeros::kHidden, out);
-  if (info.has_capabilities()) {
-    PrintGroup("Capabilities", info.capabilities(), Zeros::kShown, out);
-  }
-  if (info.has_default_sampling()) {
-    PrintGroup("Default sampling", info.default_sampling(), Zeros::kShown, out);
-  }
-  if (info.has_determinism()) {
-    PrintGroup("Determinism", info.determinism(), Zeros::kShown, out);
-  }
+  PrintGroup("Limits", info, "limits", Zeros::kHidden, out);
+  PrintGroup("Capabilities", info, "capabilities", Zeros::kShown, out);
+  PrintGroup("Default sampling", info, "default_sampling", Zeros::kShown, out);
+  PrintGroup("Determinism", info, "determinism", Zeros::kShown, out);
 }
 
 void PrintModelEstimate(const v1::ModelInfoResponse& info, std::ostream& out) {

@@ -11,9 +11,6 @@ namespace tlm::cli {
 // Prints the most important values, one per line; omits groups that the response lacks.
 void PrintModelSummary(const v1::ModelInfoResponse& info, std::ostream& out);
 
-// Prints the hyper-parameters that the model uses, under the heading "Architecture".
-void PrintArchitecture(const v1::ArchitectureInfo& architecture, std::ostream& out);
-
 // Prints the table of info.parameters().tensors() under its heading; nothing if there are none.
 void PrintTensors(const v1::ParameterCounts& counts, std::ostream& out);
 

@@ -8,6 +8,7 @@
 
 #include "client/cli/base/messages.h"
 #include "client/cpp/client_context.h"
+#include "model/base/errors.h"
 
 namespace tlm::cli {
 namespace {
@@ -54,15 +55,14 @@ absl::StatusOr<std::unique_ptr<LoadMonitor>> LoadMonitor::Create(
     const std::vector<std::string>& targets, const client::ClientOptions& client_options,
     absl::Duration timeout, client::CancelToken* cancel) {
   if (targets.empty() || targets.size() > kMaxServers) {
-    return absl::InvalidArgumentError(
-        fmt::format("{} servers are named, the range is [1, {}]", targets.size(), kMaxServers));
+    return InvalidArgument("{} servers are named, the range is [1, {}]", targets.size(),
+                           kMaxServers);
   }
   // The constructor is private, and make_unique cannot call it.
   std::unique_ptr<LoadMonitor> monitor(new LoadMonitor(timeout, cancel));
   for (const std::string& target : targets) {
-    auto client = client::AdminClient::Connect(target, client_options);
-    if (!client.ok()) return client.status();
-    monitor->clients_.push_back(*std::move(client));
+    TLM_ASSIGN_OR_RETURN(monitor->clients_.emplace_back(),
+                         client::AdminClient::Connect(target, client_options));
     monitor->loads_.emplace_back().target = target;
   }
   return monitor;

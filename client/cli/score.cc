@@ -8,13 +8,14 @@
 
 #include "absl/flags/flag.h"
 #include "client/cli/base/command.h"
+#include "client/cli/base/connection.h"
 #include "client/cli/base/flag_types.h"
 #include "client/cli/base/generate_output.h"
 #include "client/cli/base/report.h"
 #include "client/cli/base/request_flags.h"
-#include "client/cli/base/session.h"
 #include "client/cli/base/table.h"
 #include "client/cli/base/text.h"
+#include "model/base/errors.h"
 
 using tlm::cli::OptionalText;
 
@@ -27,7 +28,7 @@ absl::Status SetContext(Arguments* arguments, std::istream* in, v1::ScoreRequest
   const IdList ids = absl::GetFlag(FLAGS_prompt_ids);
   std::optional<std::string> prompt = absl::GetFlag(FLAGS_prompt).text;
   if (!ids.ids.empty() && prompt) {
-    return absl::InvalidArgumentError("--prompt and --prompt_ids exclude each other");
+    return InvalidArgument("--prompt and --prompt_ids exclude each other");
   }
   if (!ids.ids.empty()) {
     request->mutable_prompt_token_ids()->mutable_ids()->Add(ids.ids.begin(), ids.ids.end());
@@ -35,30 +36,26 @@ absl::Status SetContext(Arguments* arguments, std::istream* in, v1::ScoreRequest
   }
   if (!prompt) {
     if (arguments->empty()) {
-      return absl::InvalidArgumentError(
+      return InvalidArgument(
           "takes a PROMPT and one or more CONTINUATIONs, or --prompt_ids and --ids");
     }
     prompt = arguments->front();
     arguments->erase(arguments->begin());
   }
-  auto text = ReadText(*prompt, in);
-  if (!text.ok()) return text.status();
-  request->set_prompt(*std::move(text));
+  TLM_ASSIGN_OR_RETURN(*request->mutable_prompt(), ReadText(*prompt, in));
   return absl::OkStatus();
 }
 
 absl::Status AddContinuations(const Arguments& arguments, std::istream* in,
                               v1::ScoreRequest* request) {
   for (const std::string& argument : arguments) {
-    auto text = ReadText(argument, in);
-    if (!text.ok()) return text.status();
-    request->add_continuations()->set_text(*std::move(text));
+    TLM_ASSIGN_OR_RETURN(*request->add_continuations()->mutable_text(), ReadText(argument, in));
   }
   for (const std::vector<uint32_t>& ids : absl::GetFlag(FLAGS_ids).sequences) {
     request->add_continuations()->mutable_token_ids()->mutable_ids()->Add(ids.begin(), ids.end());
   }
   if (request->continuations().empty()) {
-    return absl::InvalidArgumentError("takes one or more CONTINUATIONs after the prompt, or --ids");
+    return InvalidArgument("takes one or more CONTINUATIONs after the prompt, or --ids");
   }
   return absl::OkStatus();
 }
@@ -80,8 +77,8 @@ absl::StatusOr<v1::ScoreRequest> ScoreRequestFromFlags(const Arguments& argument
   request.set_top_logprobs(absl::GetFlag(FLAGS_top_logprobs));
   SetFromFlag(&request, &v1::ScoreRequest::set_add_special_tokens, FLAGS_add_special_tokens);
   Arguments texts = arguments;
-  if (absl::Status status = SetContext(&texts, in, &request); !status.ok()) return status;
-  if (absl::Status status = AddContinuations(texts, in, &request); !status.ok()) return status;
+  TLM_RETURN_IF_ERROR(SetContext(&texts, in, &request));
+  TLM_RETURN_IF_ERROR(AddContinuations(texts, in, &request));
   return request;
 }
 
@@ -116,21 +113,16 @@ void PrintScoreTokens(const v1::ScoreResponse& response, std::ostream& out) {
   }
 }
 
-int RunScore(const Arguments& arguments, Console* console) {
-  const auto request = ScoreRequestFromFlags(arguments, &console->in);
-  if (!request.ok()) return ReportUsage("score", StatusMessage(request.status()), console);
-  auto session = Session::Open("score", console);
-  if (!session.ok()) return ReportError("score", session.status(), console);
-
-  const auto response = (*session)->client().Score(*request, (*session)->call_options());
-  if (!response.ok()) return (*session)->Finish(response.status());
-  if (absl::GetFlag(FLAGS_json)) {
-    PrintJson(*response, console->out);
-    return kSuccess;
-  }
-  PrintScoreTable(*request, *response, console->out);
-  if (absl::GetFlag(FLAGS_logprobs).value_or(request->top_logprobs() > 0)) {
-    PrintScoreTokens(*response, console->out);
+absl::StatusOr<int> RunScore(const Arguments& arguments, Console* console) {
+  TLM_ASSIGN_OR_RETURN(const v1::ScoreRequest request,
+                       AsUsage(ScoreRequestFromFlags(arguments, &console->in)));
+  TLM_ASSIGN_OR_RETURN(const auto session, Session::Open(console));
+  TLM_ASSIGN_OR_RETURN(const v1::ScoreResponse response,
+                       session->client().Score(request, session->call_options()));
+  if (PrintedAsJson(response, console)) return kSuccess;
+  PrintScoreTable(request, response, console->out);
+  if (absl::GetFlag(FLAGS_logprobs).value_or(request.top_logprobs() > 0)) {
+    PrintScoreTokens(response, console->out);
   }
   return kSuccess;
 }
@@ -148,8 +140,8 @@ perplexity exp(-mean), and whether greedy decoding produces it; with --logprobs 
 too. With --prompt or --prompt_ids every argument is a continuation; --ids adds others.
 
   tlm score 'The capital of France is' ' Paris' ' Rome')",
-      .flags = {"prompt", "prompt_ids", "ids", "logprobs", "top_logprobs", "add_special_tokens",
-                "model", "request_id", "json"},
+      .flags =
+          "prompt prompt_ids ids logprobs top_logprobs add_special_tokens model request_id json",
       .connects = true,
       .run = RunScore};
 }

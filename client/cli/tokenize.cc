@@ -6,12 +6,13 @@
 
 #include "absl/flags/flag.h"
 #include "client/cli/base/command.h"
+#include "client/cli/base/connection.h"
 #include "client/cli/base/flag_types.h"
 #include "client/cli/base/report.h"
 #include "client/cli/base/request_flags.h"
-#include "client/cli/base/session.h"
 #include "client/cli/base/table.h"
 #include "client/cli/base/text.h"
+#include "model/base/errors.h"
 
 ABSL_FLAG(bool, pieces, false, "print one token per line, with its text");
 ABSL_FLAG(std::optional<bool>, skip_special_tokens, std::nullopt,
@@ -29,53 +30,45 @@ void PrintPieces(const v1::TokenizeResponse& response, std::ostream& out) {
   table.Print(out);
 }
 
-int RunTokenize(const Arguments& arguments, Console* console) {
-  if (arguments.size() != 1) return ReportUsage("tokenize", "takes one TEXT", console);
-  auto text = ReadText(arguments[0], &console->in);
-  if (!text.ok()) return ReportUsage("tokenize", StatusMessage(text.status()), console);
-  auto session = Session::Open("tokenize", console);
-  if (!session.ok()) return ReportError("tokenize", session.status(), console);
-
+absl::StatusOr<int> RunTokenize(const Arguments& arguments, Console* console) {
+  if (arguments.size() != 1) return UsageError("takes one TEXT");
   v1::TokenizeRequest request;
+  TLM_ASSIGN_OR_RETURN(*request.mutable_text(), AsUsage(ReadText(arguments[0], &console->in)));
   request.set_model(absl::GetFlag(FLAGS_model));
-  request.set_text(*std::move(text));
   SetFromFlag(&request, &v1::TokenizeRequest::set_add_special_tokens, FLAGS_add_special_tokens);
-  const auto response = (*session)->client().Tokenize(request, (*session)->call_options());
-  if (!response.ok()) return (*session)->Finish(response.status());
-  if (absl::GetFlag(FLAGS_json)) {
-    PrintJson(*response, console->out);
-  } else if (absl::GetFlag(FLAGS_pieces)) {
-    PrintPieces(*response, console->out);
+  TLM_ASSIGN_OR_RETURN(const auto session, Session::Open(console));
+  TLM_ASSIGN_OR_RETURN(const auto response,
+                       session->client().Tokenize(request, session->call_options()));
+  if (PrintedAsJson(response, console)) return kSuccess;
+  if (absl::GetFlag(FLAGS_pieces)) {
+    PrintPieces(response, console->out);
   } else {
-    console->out << fmt::format("{}\n", fmt::join(response->token_ids(), ","));
+    console->out << fmt::format("{}\n", fmt::join(response.token_ids(), ","));
   }
   return kSuccess;
 }
 
-int RunDetokenize(const Arguments& arguments, Console* console) {
+absl::StatusOr<int> RunDetokenize(const Arguments& arguments, Console* console) {
   if (arguments.size() != 1) {
-    return ReportUsage("detokenize", "takes one argument, IDS, with commas between them", console);
+    return UsageError("takes one argument, IDS, with commas between them");
   }
   IdList ids;
   std::string error;
   if (!AbslParseFlag(absl::string_view(arguments[0]), &ids, &error)) {
-    return ReportUsage("detokenize", error, console);
+    return UsageError("{}", error);
   }
-  auto session = Session::Open("detokenize", console);
-  if (!session.ok()) return ReportError("detokenize", session.status(), console);
-
   v1::DetokenizeRequest request;
   request.set_model(absl::GetFlag(FLAGS_model));
   request.mutable_token_ids()->Add(ids.ids.begin(), ids.ids.end());
   SetFromFlag(&request, &v1::DetokenizeRequest::set_skip_special_tokens, FLAGS_skip_special_tokens);
-  const auto response = (*session)->client().Detokenize(request, (*session)->call_options());
-  if (!response.ok()) return (*session)->Finish(response.status());
-  if (absl::GetFlag(FLAGS_json)) {
-    PrintJson(*response, console->out);
-  } else if (console->out_is_terminal) {
-    console->out << Printable(response->text()) << '\n';
+  TLM_ASSIGN_OR_RETURN(const auto session, Session::Open(console));
+  TLM_ASSIGN_OR_RETURN(const auto response,
+                       session->client().Detokenize(request, session->call_options()));
+  if (PrintedAsJson(response, console)) return kSuccess;
+  if (console->out_is_terminal) {
+    console->out << Printable(response.text()) << '\n';
   } else {
-    console->out << response->bytes();  // The exact bytes, nothing added.
+    console->out << response.bytes();  // The exact bytes, nothing added.
   }
   return kSuccess;
 }
@@ -92,7 +85,7 @@ Command TokenizeCommand() {
 from standard input.
 
   tlm tokenize 'Once upon a time' --pieces)",
-      .flags = {"pieces", "add_special_tokens", "model", "json"},
+      .flags = "pieces add_special_tokens model json",
       .connects = true,
       .run = RunTokenize};
 }
@@ -104,7 +97,7 @@ Command DetokenizeCommand() {
           .details = R"(IDS have commas between them.
 
   tlm detokenize 15496,11,995)",
-          .flags = {"skip_special_tokens", "model", "json"},
+          .flags = "skip_special_tokens model json",
           .connects = true,
           .run = RunDetokenize};
 }

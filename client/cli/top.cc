@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
+#include "absl/strings/ascii.h"
 #include "absl/time/clock.h"
 #include "client/cli/base/command.h"
 #include "client/cli/base/connection.h"
@@ -15,6 +18,7 @@
 #include "client/cli/load_monitor.h"
 #include "client/cli/top_view.h"
 #include "client/cpp/client_context.h"
+#include "model/base/errors.h"
 
 ABSL_DECLARE_FLAG(bool, once);
 ABSL_DECLARE_FLAG(std::string, admin_target);
@@ -32,11 +36,8 @@ bool SpeaksUtf8() {
   for (const char* variable : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     const char* value = std::getenv(variable);
     if (value == nullptr || *value == '\0') continue;
-    const std::string_view locale = value;
-    for (const std::string_view name : {"UTF-8", "utf-8", "UTF8", "utf8"}) {
-      if (locale.find(name) != std::string_view::npos) return true;
-    }
-    return false;
+    const std::string locale = absl::AsciiStrToLower(value);
+    return locale.find("utf-8") != locale.npos || locale.find("utf8") != locale.npos;
   }
   return false;
 }
@@ -47,9 +48,9 @@ bool CanDraw(const Console& console) {
          *terminal != '\0';
 }
 
-int PrintOnce(LoadMonitor* monitor, const Interrupt& signals, Console* console) {
+int PrintOnce(LoadMonitor* monitor, Console* console) {
   monitor->AskOnce();
-  if (signals.exit_code() != 0) return signals.exit_code();
+  if (Interrupt::exit_code() != 0) return Interrupt::exit_code();
   const std::vector<ServerLoad> servers = monitor->Loads();
   PrintTopTable(servers, console->out);
   console->out.flush();
@@ -61,11 +62,11 @@ int PrintOnce(LoadMonitor* monitor, const Interrupt& signals, Console* console) 
   return code;
 }
 
-int ShowLive(LoadMonitor* monitor, const Interrupt& signals, const Console& console) {
+int ShowLive(LoadMonitor* monitor, const Console& console) {
   monitor->Start(kInterval);
   const bool unicode = SpeaksUtf8();
   TerminalScreen screen(console.in_is_terminal ? STDIN_FILENO : -1, STDOUT_FILENO);
-  while (signals.exit_code() == 0) {
+  while (Interrupt::exit_code() == 0) {
     screen.Draw(
         TopLines(monitor->Loads(), client::MonotonicNow(), {screen.size(), unicode, absl::Now()}));
     char key = 0;
@@ -73,25 +74,22 @@ int ShowLive(LoadMonitor* monitor, const Interrupt& signals, const Console& cons
     const bool quits = event == TerminalScreen::Event::kKey && (key == 'q' || key == 'Q');
     if (quits || event == TerminalScreen::Event::kClosed) return kSuccess;
   }
-  return signals.exit_code();
+  return Interrupt::exit_code();
 }
 
-int RunTop(const Arguments& arguments, Console* console) {
-  if (!arguments.empty()) return ReportUsage("top", "takes no arguments", console);
+absl::StatusOr<int> RunTop(const Arguments& /*arguments*/, Console* console) {
   const std::vector<std::string> targets = SplitTargets(absl::GetFlag(FLAGS_admin_target));
   if (targets.empty()) {
-    return ReportUsage("top", "needs --admin_target, the host:port of a server's --admin_port",
-                       console);
+    return UsageError("needs --admin_target, the host:port of a server's --admin_port");
   }
-  const auto client_options = ClientOptionsFromFlags(console);
-  if (!client_options.ok()) return ReportError("top", client_options.status(), console);
+  TLM_ASSIGN_OR_RETURN(const auto client_options, ClientOptionsFromFlags(console));
   Interrupt signals(Interrupt::Second::kIsIgnored);
-  const auto monitor = LoadMonitor::Create(
-      targets, *client_options, std::min(TimeoutFromFlags(), kMaxTimeout), signals.token());
-  if (!monitor.ok()) return ReportError("top", monitor.status(), console);
+  TLM_ASSIGN_OR_RETURN(
+      const auto monitor,
+      LoadMonitor::Create(targets, client_options, std::min(TimeoutFromFlags(), kMaxTimeout),
+                          signals.token()));
   const bool once = absl::GetFlag(FLAGS_once) || !CanDraw(*console);
-  return once ? PrintOnce(monitor->get(), signals, console)
-              : ShowLive(monitor->get(), signals, *console);
+  return once ? PrintOnce(monitor.get(), console) : ShowLive(monitor.get(), *console);
 }
 
 }  // namespace
@@ -107,7 +105,7 @@ q or Ctrl-C ends it. With --once, or where the output is no terminal, it prints 
 the exit code is then 1 when a server did not answer.
 
   tlm top --admin_target=127.0.0.1:50061,127.0.0.1:50062)",
-      .flags = {"admin_target", "once"},
+      .flags = "admin_target once",
       .connects = true,
       .run = RunTop,
       .flag_help = {

@@ -1,7 +1,5 @@
 #include <fmt/format.h>
-#include <google/protobuf/util/json_util.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <sstream>
 #include <string>
@@ -11,12 +9,14 @@
 
 #include "absl/flags/flag.h"
 #include "client/cli/base/command.h"
+#include "client/cli/base/connection.h"
 #include "client/cli/base/generate_output.h"
+#include "client/cli/base/messages.h"
 #include "client/cli/base/report.h"
 #include "client/cli/base/request_flags.h"
-#include "client/cli/base/session.h"
 #include "client/cli/base/text.h"
 #include "client/cli/generate.h"
+#include "model/base/errors.h"
 
 ABSL_FLAG(std::string, from, "", "file of `tlm generate --save`, instead of PROMPT and --ids");
 ABSL_FLAG(uint32_t, output_index, 0, "which of --num_sequences outputs the tokens are");
@@ -27,38 +27,21 @@ namespace tlm::cli {
 namespace {
 
 constexpr size_t kMaxFileBytes = size_t{256} << 20;
-constexpr size_t kMaxShownColumns = 200;
-
-// Parses a line of the file.
-absl::StatusOr<v1::VerifyRequest> ParseClaim(const std::string& line) {
-  v1::VerifyRequest claim;
-  const auto status = google::protobuf::util::JsonStringToMessage(line, &claim);
-  if (status.ok()) return claim;
-  std::string message = status.message().ToString();
-  std::replace(message.begin(), message.end(), '\n', ' ');
-  return absl::InvalidArgumentError(Shortened(Printable(message), kMaxShownColumns));
-}
 
 absl::StatusOr<std::vector<v1::VerifyRequest>> ReadClaims(const std::string& path) {
   const auto text = ReadTextFile(path, kMaxFileBytes);
-  if (!text.ok()) {
-    return absl::InvalidArgumentError(fmt::format("--from: {}", StatusMessage(text.status())));
-  }
+  if (!text.ok()) return WithContext(text.status(), "--from");
   std::vector<v1::VerifyRequest> claims;
   std::istringstream lines(*text);
   int number = 0;
   for (std::string line; std::getline(lines, line);) {
     ++number;
     if (line.empty()) continue;
-    auto claim = ParseClaim(line);
-    if (!claim.ok()) {
-      return absl::InvalidArgumentError(fmt::format("--from: {}, line {}: {}", Printable(path),
-                                                    number, StatusMessage(claim.status())));
-    }
-    claims.push_back(*std::move(claim));
+    TLM_RETURN_IF_ERROR(WithContext(ParseJsonMessage(line, &claims.emplace_back()),
+                                    fmt::format("--from: {}, line {}", Printable(path), number)));
   }
   if (claims.empty()) {
-    return absl::InvalidArgumentError(fmt::format("--from: {} is empty", Printable(path)));
+    return InvalidArgument("--from: {} is empty", Printable(path));
   }
   return claims;
 }
@@ -76,24 +59,14 @@ bool HasRequestFlags(const Arguments& arguments) {
          !absl::GetFlag(FLAGS_fingerprint).empty();
 }
 
-absl::StatusOr<std::vector<v1::VerifyRequest>> ClaimsFromFile(const Arguments& arguments,
-                                                              const std::string& path) {
-  if (!HasRequestFlags(arguments)) return ReadClaims(path);
-  return absl::InvalidArgumentError(
-      "--from has the request and its tokens: no PROMPT, and no flags of them");
-}
-
 absl::StatusOr<std::vector<v1::VerifyRequest>> ClaimFromFlags(const Arguments& arguments,
                                                               std::istream* in) {
   const IdLists ids = absl::GetFlag(FLAGS_ids);
   if (ids.sequences.size() != 1) {
-    return absl::InvalidArgumentError(
-        "takes --from, or a PROMPT and its tokens: --ids, one sequence");
+    return InvalidArgument("takes --from, or a PROMPT and its tokens: --ids, one sequence");
   }
-  auto request = GenerateRequestFromFlags(arguments, in);
-  if (!request.ok()) return request.status();
   v1::VerifyRequest claim;
-  *claim.mutable_request() = *std::move(request);
+  TLM_ASSIGN_OR_RETURN(*claim.mutable_request(), GenerateRequestFromFlags(arguments, in));
   claim.mutable_claimed_token_ids()->Add(ids.sequences[0].begin(), ids.sequences[0].end());
   claim.set_output_index(absl::GetFlag(FLAGS_output_index));
   claim.set_fingerprint(absl::GetFlag(FLAGS_fingerprint));
@@ -103,9 +76,13 @@ absl::StatusOr<std::vector<v1::VerifyRequest>> ClaimFromFlags(const Arguments& a
 absl::StatusOr<std::vector<v1::VerifyRequest>> Claims(const Arguments& arguments,
                                                       std::istream* in) {
   const std::string path = absl::GetFlag(FLAGS_from);
-  auto claims = path.empty() ? ClaimFromFlags(arguments, in) : ClaimsFromFile(arguments, path);
-  if (!claims.ok()) return claims;
-  for (v1::VerifyRequest& claim : *claims) {
+  if (!path.empty() && HasRequestFlags(arguments)) {
+    return InvalidArgument(
+        "--from has the request and its tokens: no PROMPT, and no flags of them");
+  }
+  TLM_ASSIGN_OR_RETURN(auto claims,
+                       path.empty() ? ClaimFromFlags(arguments, in) : ReadClaims(path));
+  for (v1::VerifyRequest& claim : claims) {
     claim.set_request_id(absl::GetFlag(FLAGS_request_id));
     claim.mutable_request()->clear_request_id();
   }
@@ -127,31 +104,20 @@ std::string Verdict(const v1::VerifyResponse& response) {
                          : fmt::format("the server has {}", mismatch.token_id()));
 }
 
-int RunVerify(const Arguments& arguments, Console* console) {
-  const auto claims = Claims(arguments, &console->in);
-  if (!claims.ok()) return ReportUsage("verify", StatusMessage(claims.status()), console);
-  auto session = Session::Open("verify", console);
-  if (!session.ok()) return ReportError("verify", session.status(), console);
-
+absl::StatusOr<int> RunVerify(const Arguments& arguments, Console* console) {
+  TLM_ASSIGN_OR_RETURN(const auto claims, AsUsage(Claims(arguments, &console->in)));
+  TLM_ASSIGN_OR_RETURN(const auto session, Session::Open(console));
   bool verified = true;
-  for (size_t i = 0; i < claims->size(); ++i) {
-    const auto response = (*session)->client().Verify((*claims)[i], (*session)->call_options());
-    if (!response.ok()) return (*session)->Finish(response.status());
-    verified &= response->verified();
-    if (absl::GetFlag(FLAGS_json)) {
-      PrintJson(*response, console->out);
-      continue;
-    }
-    if (claims->size() > 1) console->out << fmt::format("[{}] ", i);
-    console->out << Verdict(*response) << std::endl;
+  for (size_t i = 0; i < claims.size(); ++i) {
+    TLM_ASSIGN_OR_RETURN(const auto response,
+                         session->client().Verify(claims[i], session->call_options()));
+    verified &= response.verified();
+    if (PrintedAsJson(response, console)) continue;
+    if (claims.size() > 1) console->out << fmt::format("[{}] ", i);
+    console->out << Verdict(response) << std::endl;
   }
   return verified ? kSuccess : kFailure;
 }
-
-constexpr std::string_view kClaimFlags[] = {"from", "ids", "prompt_ids", "num_sequences",
-                                            "output_index"};
-constexpr std::string_view kOtherFlags[] = {
-    "add_special_tokens", "truncate_prompt_tokens", "fingerprint", "model", "request_id", "json"};
 
 }  // namespace
 
@@ -168,8 +134,10 @@ Exit code 1 where a token is not the server's.
 
   tlm generate 'Once upon a time' --max_new_tokens=60 --save=run.json
   tlm verify --from=run.json)",
-      .flags =
-          JoinFlagNames({kClaimFlags, SamplingFlagNames(), ConstraintFlagNames(), kOtherFlags}),
+      .flags = fmt::format("from ids prompt_ids num_sequences output_index {} {} "
+                           "add_special_tokens truncate_prompt_tokens fingerprint model request_id "
+                           "json",
+                           kSamplingFlags, kConstraintFlags),
       .connects = true,
       .run = RunVerify,
       .flag_help = {{"ids", "the tokens of the output: 11,257,318"}}};

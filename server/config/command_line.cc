@@ -9,6 +9,7 @@
 #include <iostream>
 #include <optional>
 #include <regex>
+#include <set>
 #include <sstream>
 #include <utility>
 
@@ -82,6 +83,7 @@ AbseilOutput& Output() {
 }
 
 bool help_asked = false;
+std::set<std::string> one_dash;  // names that the command line writes as -name
 
 std::string UnknownFlag(const std::string& name) {
   std::vector<std::string_view> names;
@@ -89,7 +91,7 @@ std::string UnknownFlag(const std::string& name) {
     names.emplace_back(flag->Name().data(), flag->Name().size());
   }
   const std::string nearest = DidYouMean(name, names, "--");
-  return fmt::format("no flag {}{}", Quoted("--" + name),
+  return fmt::format("no flag {}{}", Quoted((one_dash.contains(name) ? "-" : "--") + name),
                      nearest.empty() ? "; --help lists them" : nearest);
 }
 
@@ -318,6 +320,9 @@ absl::StatusOr<std::vector<std::string>> ParseFlags(int argc, char** argv) {
   std::vector<char*> pointers;
   for (std::string& argument : list) {
     pointers.push_back(argument.data());
+    if (argument.starts_with('-') && !argument.starts_with("--")) {
+      one_dash.insert(argument.substr(1, argument.find('=') - 1));
+    }
     if (argument == "--helpman" || argument == "-helpman") {
       std::cout << ServerManPage() << std::flush;
       std::exit(EXIT_SUCCESS);

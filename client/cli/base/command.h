@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "client/cli/base/console.h"
 
 namespace tlm::cli {
@@ -17,12 +18,13 @@ using Arguments = std::vector<std::string>;
 
 struct Command {
   std::string_view name;
-  std::string_view arguments = {};           // "PROMPT"
-  std::string_view summary;                  // one line for the list of commands
-  std::string_view details = {};             // a paragraph for its own help; may be empty
-  std::vector<std::string_view> flags = {};  // names of its flags, without connection flags
-  bool connects = false;                     // takes the connection flags
-  int (*run)(const Arguments&, Console*);    // returns the exit code
+  std::string_view arguments = {};  // "PROMPT"
+  std::string_view summary;         // one line for the list of commands
+  std::string_view details = {};    // a paragraph for its own help; may be empty
+  std::string flags = {};           // names, with spaces between them
+  bool connects = false;            // takes the connection flags, too
+  // Returns the exit code, or the error to report; one of AsUsage gives exit code 2.
+  absl::StatusOr<int> (*run)(const Arguments&, Console*);
   // This command's own help for flags that it shares with other commands.
   std::vector<std::pair<std::string_view, std::string_view>> flag_help = {};
 };

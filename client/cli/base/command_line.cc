@@ -11,6 +11,7 @@
 #include "client/cli/base/connection.h"
 #include "client/cli/base/flag_types.h"
 #include "client/cli/base/text.h"
+#include "model/base/errors.h"
 #include "model/base/program/flag_errors.h"
 
 namespace tlm::cli {
@@ -47,9 +48,8 @@ absl::Status SetFlag(absl::CommandLineFlag* flag, std::string value, bool seen_b
   if (flag->ParseFrom(value, &error)) return absl::OkStatus();
   // The error may quote the whole value.
   constexpr size_t kMaxShownColumns = 300;
-  std::string message = BadFlagValue(*flag, value, error);
-  std::replace(message.begin(), message.end(), '\n', ' ');
-  return absl::InvalidArgumentError(Shortened(Printable(message), kMaxShownColumns));
+  return InvalidArgument("{}",
+                         Shortened(OneLine(BadFlagValue(*flag, value, error)), kMaxShownColumns));
 }
 
 class Parser {
@@ -69,8 +69,8 @@ class Parser {
         line_.wants_help = true;
       } else if (arg.size() < 2 || arg[0] != '-') {
         line_.arguments.push_back(arg);
-      } else if (absl::Status status = ParseFlag(arg); !status.ok()) {
-        return status;
+      } else {
+        TLM_RETURN_IF_ERROR(ParseFlag(arg));
       }
     }
     return std::move(line_);
@@ -92,19 +92,17 @@ class Parser {
       flag = nullptr;
     }
     if (flag == nullptr) {
-      const std::string nearest = has_dashes ? DidYouMean(name, FlagsOf(command_), "--") : "";
-      return absl::InvalidArgumentError(fmt::format(
-          "no flag {}{}", Printable(has_dashes ? fmt::format("--{}", name) : std::string(arg)),
-          nearest.empty() ? fmt::format("; `tlm help {}` lists them (put -- before an argument "
-                                        "that begins with a dash)",
-                                        command_.name)
-                          : nearest));
+      std::string hint = has_dashes ? DidYouMean(name, FlagsOf(command_), "--") : "";
+      if (hint.empty()) {
+        hint = fmt::format(
+            "; `tlm help {}` lists them (put -- before an argument that begins with a dash)",
+            command_.name);
+      }
+      return InvalidArgument("no flag {}{}{}", has_dashes ? "--" : "", Printable(name), hint);
     }
     if (!value && IsSwitch(*flag)) value = "true";
     if (!value) {
-      if (next_ == args_.size()) {
-        return absl::InvalidArgumentError(fmt::format("--{} needs a value", name));
-      }
+      if (next_ == args_.size()) return InvalidArgument("--{} needs a value", name);
       value = args_[next_++];
     }
     const bool seen_before = std::find(seen_.begin(), seen_.end(), flag) != seen_.end();
@@ -119,19 +117,14 @@ class Parser {
   ParsedLine line_;
 };
 
-std::string HelpOf(const Command& command, std::string_view name,
-                   const absl::CommandLineFlag& flag) {
-  for (const auto& [flag_name, help] : command.flag_help) {
-    if (flag_name == name) return std::string(help);
-  }
-  return flag.Help();
-}
-
 FlagText Describe(const Command& command, std::string_view name,
                   const absl::CommandLineFlag& flag) {
   FlagText text;
   text.name = name;
-  text.help = HelpOf(command, name, flag);
+  text.help = flag.Help();
+  for (const auto& [flag_name, help] : command.flag_help) {
+    if (flag_name == name) text.help = help;
+  }
   text.is_switch = IsSwitch(flag);
   const std::string value = flag.DefaultValue();
   text.can_be_off = text.is_switch && value != "false";
@@ -146,10 +139,20 @@ absl::StatusOr<ParsedLine> ParseCommandLine(const Command& command,
   return Parser(command, args).Parse();
 }
 
+std::vector<std::string_view> FlagNames(std::string_view names) {
+  std::vector<std::string_view> divided;
+  while (true) {
+    names.remove_prefix(std::min(names.find_first_not_of(' '), names.size()));
+    if (names.empty()) return divided;
+    divided.push_back(names.substr(0, names.find(' ')));
+    names.remove_prefix(divided.back().size());
+  }
+}
+
 std::vector<std::string_view> FlagsOf(const Command& command) {
-  std::vector<std::string_view> flags = command.flags;
+  std::vector<std::string_view> flags = FlagNames(command.flags);
   if (command.connects) {
-    const auto connection = ConnectionFlagNames();
+    const std::vector<std::string_view> connection = FlagNames(kConnectionFlags);
     flags.insert(flags.end(), connection.begin(), connection.end());
   }
   return flags;

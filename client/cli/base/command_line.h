@@ -24,6 +24,9 @@ struct ParsedLine {
 absl::StatusOr<ParsedLine> ParseCommandLine(const Command& command,
                                             const std::vector<std::string>& args);
 
+// Divides names at the spaces between them.
+std::vector<std::string_view> FlagNames(std::string_view names);
+
 // Returns the flags of `command`, including the connection flags.
 std::vector<std::string_view> FlagsOf(const Command& command);
 

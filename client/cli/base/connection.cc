@@ -15,6 +15,7 @@
 #include "client/cli/base/flag_types.h"
 #include "client/cli/base/text.h"
 #include "model/base/certificate.h"
+#include "model/base/errors.h"
 
 ABSL_FLAG(std::string, target, "127.0.0.1:50051",
           "the server, as host:port, host (port 50051) or unix:/path; several replicas, "
@@ -43,7 +44,7 @@ absl::StatusOr<X509Ptr> ReadCertificate(BIO& file, const std::string& path) {
   X509Ptr certificate(PEM_read_bio_X509(&file, nullptr, nullptr, nullptr));
   ERR_clear_error();
   if (certificate != nullptr) return certificate;
-  return absl::InvalidArgumentError(fmt::format("{}: holds no certificate in PEM", path));
+  return InvalidArgument("{}: holds no certificate in PEM", path);
 }
 
 // OpenSSL calls it for encrypted keys; otherwise it would prompt at the terminal.
@@ -53,30 +54,23 @@ absl::StatusOr<KeyPtr> ReadKey(BIO& file, const std::string& path) {
   KeyPtr key(PEM_read_bio_PrivateKey(&file, nullptr, NoPassphrase, nullptr));
   ERR_clear_error();
   if (key != nullptr) return key;
-  return absl::InvalidArgumentError(
-      fmt::format("{}: holds no private key in PEM, or one with a passphrase", path));
-}
-
-absl::Status CheckNotExpired(const X509& certificate, const std::string& path) {
-  const absl::Time ends = TimeOf(X509_get0_notAfter(&certificate));
-  if (ends == absl::InfinitePast() || absl::Now() <= ends) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("{}: the certificate has expired on {}", path, TimeText(ends)));
+  return InvalidArgument("{}: holds no private key in PEM, or one with a passphrase", path);
 }
 
 absl::Status CheckClientPair(const std::string& certificate_path, const std::string& key_path) {
   const BioPtr certificate_file = Open(certificate_path);
   const BioPtr key_file = Open(key_path);
   if (certificate_file == nullptr || key_file == nullptr) return absl::OkStatus();
-  const auto certificate = ReadCertificate(*certificate_file, certificate_path);
-  if (!certificate.ok()) return certificate.status();
-  const auto key = ReadKey(*key_file, key_path);
-  if (!key.ok()) return key.status();
-  if (!IsKeyOf(**certificate, **key)) {
-    return absl::InvalidArgumentError(fmt::format(
-        "{}: is not the key of the first certificate in {}", key_path, certificate_path));
+  TLM_ASSIGN_OR_RETURN(const X509Ptr certificate,
+                       ReadCertificate(*certificate_file, certificate_path));
+  TLM_ASSIGN_OR_RETURN(const KeyPtr key, ReadKey(*key_file, key_path));
+  if (!IsKeyOf(*certificate, *key)) {
+    return InvalidArgument("{}: is not the key of the first certificate in {}", key_path,
+                           certificate_path);
   }
-  return CheckNotExpired(**certificate, certificate_path);
+  const absl::Time ends = TimeOf(X509_get0_notAfter(certificate.get()));
+  if (ends == absl::InfinitePast() || absl::Now() <= ends) return absl::OkStatus();
+  return InvalidArgument("{}: the certificate has expired on {}", certificate_path, TimeText(ends));
 }
 
 constexpr size_t kMaxFileBytes = 4096;
@@ -97,17 +91,9 @@ void WarnIfWorldAccessible(const std::string& path, Console* console) {
 
 absl::Status CheckTlsFiles(const client::ClientOptions& options) {
   if (const BioPtr file = Open(options.ca_file); file != nullptr) {
-    const auto authority = ReadCertificate(*file, options.ca_file);
-    if (!authority.ok()) return authority.status();
+    TLM_RETURN_IF_ERROR(ReadCertificate(*file, options.ca_file).status());
   }
   return CheckClientPair(options.client_certificate_file, options.client_key_file);
-}
-
-std::span<const std::string_view> ConnectionFlagNames() {
-  static constexpr std::string_view kNames[] = {"target",      "timeout",     "tls",
-                                                "ca_file",     "client_cert", "client_key",
-                                                "server_name", "api_key_file"};
-  return kNames;
 }
 
 std::vector<std::string> SplitTargets(const std::string& list) {
@@ -126,19 +112,14 @@ absl::StatusOr<client::ClientOptions> ClientOptionsFromFlags(Console* console) {
   options.client_certificate_file = absl::GetFlag(FLAGS_client_cert);
   options.client_key_file = absl::GetFlag(FLAGS_client_key);
   options.server_name = absl::GetFlag(FLAGS_server_name);
-  if (absl::Status status = CheckTlsFiles(options); !status.ok()) return status;
+  TLM_RETURN_IF_ERROR(CheckTlsFiles(options));
   const std::string key_file = absl::GetFlag(FLAGS_api_key_file);
   const char* const from_environment = std::getenv("TLM_API_KEY");
   if (!key_file.empty()) {
-    auto key = ReadApiKeyFile(key_file, console);
-    if (!key.ok()) return key.status();
-    options.api_key = *std::move(key);
+    TLM_ASSIGN_OR_RETURN(options.api_key, ReadApiKeyFile(key_file, console));
   } else if (from_environment != nullptr && *from_environment != '\0') {
     auto key = ApiKeyFromText(from_environment);
-    if (!key.ok()) {
-      return absl::InvalidArgumentError(
-          fmt::format("TLM_API_KEY: {}", std::string(key.status().message())));
-    }
+    if (!key.ok()) return WithContext(key.status(), "TLM_API_KEY");
     options.api_key = *std::move(key);
   }
   return options;
@@ -154,23 +135,34 @@ absl::Duration TimeoutFromFlags() { return absl::GetFlag(FLAGS_timeout).duration
 absl::StatusOr<std::string> ApiKeyFromText(std::string_view text) {
   std::string key(text);
   absl::StripAsciiWhitespace(&key);
-  if (key.empty()) return absl::InvalidArgumentError("holds no API key");
+  if (key.empty()) return InvalidArgument("holds no API key");
   if (std::any_of(key.begin(), key.end(), absl::ascii_isspace)) {
-    return absl::InvalidArgumentError("holds more than one word, an API key is one");
+    return InvalidArgument("holds more than one word, an API key is one");
   }
   return key;
 }
 
 absl::StatusOr<std::string> ReadApiKeyFile(const std::string& path, Console* console) {
-  const absl::StatusOr<std::string> text = ReadTextFile(path, kMaxFileBytes);
-  if (!text.ok()) return text.status();
-  auto key = ApiKeyFromText(*text);
-  if (!key.ok()) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}: {}", path, std::string(key.status().message())));
-  }
+  TLM_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxFileBytes));
+  auto key = ApiKeyFromText(text);
+  if (!key.ok()) return WithContext(key.status(), path);
   WarnIfWorldAccessible(path, console);
   return key;
+}
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Open(Console* console) {
+  std::unique_ptr<Session> session(new Session);  // make_unique cannot call the constructor
+  TLM_ASSIGN_OR_RETURN(session->client_options_, ClientOptionsFromFlags(console));
+  TLM_ASSIGN_OR_RETURN(session->client_,
+                       client::Client::Connect(TargetsFromFlags(), session->client_options_));
+  return session;
+}
+
+client::CallOptions Session::call_options() {
+  client::CallOptions options;
+  options.timeout = TimeoutFromFlags();
+  options.cancel = cancel();
+  return options;
 }
 
 }  // namespace tlm::cli

@@ -2,7 +2,7 @@
 #ifndef TLM_CLIENT_CLI_BASE_CONNECTION_H_
 #define TLM_CLIENT_CLI_BASE_CONNECTION_H_
 
-#include <span>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,7 +11,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/cli/base/console.h"
-#include "client/cpp/channel.h"
+#include "client/cli/base/interrupt.h"
+#include "client/cpp/client.h"
 
 namespace tlm::cli {
 
@@ -21,7 +22,8 @@ namespace tlm::cli {
 // pipes, which can be read only once.
 absl::Status CheckTlsFiles(const client::ClientOptions& options);
 
-std::span<const std::string_view> ConnectionFlagNames();
+inline constexpr std::string_view kConnectionFlags =
+    "target timeout tls ca_file client_cert client_key server_name api_key_file";
 
 // Splits a list of targets at its commas.
 std::vector<std::string> SplitTargets(const std::string& list);
@@ -44,6 +46,27 @@ absl::StatusOr<std::string> ApiKeyFromText(std::string_view text);
 // than 4 KiB; NOT_FOUND if it cannot be read. Warns on Console::err if every user of this machine
 // can read or write it.
 absl::StatusOr<std::string> ReadApiKeyFile(const std::string& path, Console* console);
+
+// A command's connection to the server of the flags. Read standard input before creating one: while
+// it exists, Ctrl-C cancels calls, not reads.
+class Session {
+ public:
+  // Returns the errors of ClientOptionsFromFlags and Client::Connect.
+  static absl::StatusOr<std::unique_ptr<Session>> Open(Console* console);
+
+  client::Client& client() { return *client_; }
+  const client::ClientOptions& client_options() const { return client_options_; }
+  client::CancelToken* cancel() { return interrupt_.token(); }
+  // Returns options for --timeout and Ctrl-C.
+  client::CallOptions call_options();
+
+ private:
+  Session() = default;
+
+  Interrupt interrupt_;
+  client::ClientOptions client_options_;
+  std::unique_ptr<client::Client> client_;
+};
 
 }  // namespace tlm::cli
 

@@ -7,7 +7,6 @@
 #include <charconv>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "absl/strings/ascii.h"
@@ -16,6 +15,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "client/cli/base/text.h"
+#include "model/base/json.h"
 
 namespace tlm::cli {
 namespace {
@@ -54,19 +54,6 @@ bool IsName(std::string_view text) {
          std::all_of(text.begin(), text.end(), is_part);
 }
 
-// Reads strictly, unlike Protobuf's reader, which accepts unquoted texts; and limits the depth, in
-// which that reader takes quadratic time.
-bool IsJson(const std::string& text) {
-  constexpr int kMaxDepth = 32;
-  bool too_deep = false;
-  const auto guard = [&too_deep](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-    too_deep = too_deep || depth > kMaxDepth;
-    return !too_deep;
-  };
-  const nlohmann::json value = nlohmann::json::parse(text, guard, /*allow_exceptions=*/false);
-  return !too_deep && !value.is_discarded();
-}
-
 bool ParseArgument(std::string_view text, TemplateArguments* arguments, std::string* error) {
   constexpr size_t kMaxShownColumns = 60;
   const size_t equals = text.find('=');
@@ -78,7 +65,9 @@ bool ParseArgument(std::string_view text, TemplateArguments* arguments, std::str
   }
   const std::string json(text.substr(equals + 1));
   google::protobuf::Value value;
-  if (!IsJson(json) || !JsonStringToMessage(json, &value).ok()) {
+  // Protobuf's reader accepts unquoted texts, and takes quadratic time in the depth.
+  constexpr int kMaxDepth = 32;
+  if (!ParseJson(json, kMaxDepth).ok() || !JsonStringToMessage(json, &value).ok()) {
     *error = fmt::format("{} is not a JSON value (a text stands in \"double quotes\")",
                          Shortened(Quoted(json), kMaxShownColumns));
     return false;

@@ -4,15 +4,19 @@
 
 #include <google/protobuf/struct.pb.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "client/cli/base/text.h"
+#include "model/base/errors.h"
 
 namespace tlm::cli {
 
@@ -69,6 +73,21 @@ struct TemplateArguments {
 };
 bool AbslParseFlag(absl::string_view text, TemplateArguments* arguments, std::string* error);
 std::string AbslUnparseFlag(const TemplateArguments& arguments);
+
+// Returns the value with this name. INVALID_ARGUMENT for another name: "--dtype is one of float32,
+// float16, not "int"".
+template <typename Value, size_t N>
+absl::StatusOr<Value> ValueOf(std::string_view flag, const std::string& name,
+                              const std::pair<std::string_view, Value> (&values)[N]) {
+  std::string names;
+  for (const auto& [candidate, value] : values) {
+    if (candidate == name) return value;
+    names += names.empty() ? "" : N == 2 ? " or " : ", ";
+    names += candidate;
+  }
+  return InvalidArgument("--{} is {}{}, not {}", flag, N == 2 ? "" : "one of ", names,
+                         Quoted(name));
+}
 
 // Sets a field of a message if its flag was given.
 template <typename Message, typename Value>

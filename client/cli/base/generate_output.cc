@@ -8,6 +8,8 @@
 #include "client/cli/base/messages.h"
 #include "client/cli/base/table.h"
 #include "client/cli/base/text.h"
+#include "client/cpp/client_context.h"
+#include "model/base/errors.h"
 
 namespace tlm::cli {
 namespace {
@@ -48,9 +50,19 @@ GenerateOutput::GenerateOutput(const GenerateOutputOptions& options, absl::Time 
                                Console* console)
     : options_(options), console_(console), start_(now), last_token_(now) {}
 
+absl::Status GenerateOutput::PrintStream(client::GenerateStream* stream) {
+  v1::GenerateResponse event;
+  absl::Status status;
+  while (status.ok() && stream->Read(&event)) status = Add(event, client::MonotonicNow());
+  if (status.ok()) status = stream->Finish();
+  if (status.ok()) return Finish();
+  Abandon();
+  return status;
+}
+
 absl::Status GenerateOutput::Add(const v1::GenerateResponse& event, absl::Time now) {
   const bool continued = streams() && !result().outputs[0].tokens.empty();
-  if (absl::Status status = collector_.Add(event); !status.ok()) return status;
+  TLM_RETURN_IF_ERROR(collector_.Add(event));
   if (event.has_tokens()) {
     if (!first_token_) first_token_ = now;
     last_token_ = now;
@@ -66,7 +78,7 @@ absl::Status GenerateOutput::Add(const v1::GenerateResponse& event, absl::Time n
 
 absl::Status GenerateOutput::Finish() {
   EndLine();
-  if (absl::Status status = collector_.CheckComplete(); !status.ok()) return status;
+  TLM_RETURN_IF_ERROR(collector_.CheckComplete());
   console_->out.flush();
   if (options_.stats) PrintStats();
   return absl::OkStatus();

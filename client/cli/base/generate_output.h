@@ -12,6 +12,7 @@
 #include "client/cli/base/console.h"
 #include "client/cli/base/terminal.h"
 #include "client/cpp/generate_collector.h"
+#include "client/cpp/generate_stream.h"
 
 namespace tlm::cli {
 
@@ -31,6 +32,10 @@ class GenerateOutput {
  public:
   // `now` is the start of the call, by the same clock as Add.
   GenerateOutput(const GenerateOutputOptions& options, absl::Time now, Console* console);
+
+  // Prints a whole call, which has just started: Add, Finish or Abandon. Returns their errors and
+  // those of the stream.
+  absl::Status PrintStream(client::GenerateStream* stream);
 
   // Takes the next event, which arrived at `now`. Returns the errors of GenerateCollector::Add.
   absl::Status Add(const v1::GenerateResponse& event, absl::Time now);

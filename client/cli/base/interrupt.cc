@@ -33,10 +33,12 @@ void SignalThread::WaitForSignals() {
   }
 }
 
+std::atomic<int> Interrupt::signal_{0};
+
 Interrupt::Interrupt(Second second)
     : second_(second), thread_([this](int signal) { OnSignal(signal); }) {}
 
-int Interrupt::exit_code() const {
+int Interrupt::exit_code() {
   const int signal = signal_;
   return signal == 0 ? 0 : 128 + signal;
 }

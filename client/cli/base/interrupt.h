@@ -43,15 +43,16 @@ class Interrupt {
 
   client::CancelToken* token() { return &token_; }
 
-  // Returns 128 + the number of the first signal; 0 if none came.
-  int exit_code() const;
+  // Returns 128 + the number of the first signal that this process received while an Interrupt
+  // existed; 0 if none came.
+  static int exit_code();
 
  private:
   void OnSignal(int signal);
 
   const Second second_;
   client::CancelToken token_;
-  std::atomic<int> signal_{0};
+  static std::atomic<int> signal_;  // the first one
   SignalThread thread_;
 };
 

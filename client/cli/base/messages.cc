@@ -2,11 +2,16 @@
 
 #include <fmt/format.h>
 #include <google/protobuf/descriptor.h>
+#include <google/protobuf/text_format.h>
+#include <google/protobuf/util/json_util.h>
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "client/cli/base/table.h"
 #include "client/cli/base/text.h"
+#include "model/base/errors.h"
 
 namespace tlm::cli {
 namespace {
@@ -15,13 +20,10 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
 // Converts ROPE_LAYOUT_HALF of enum RopeLayout to "half": removes the prefix that all names of the
-// enum share.
-std::string EnumName(const google::protobuf::EnumValueDescriptor& value) {
-  const std::string unspecified = value.type()->value(0)->name();
-  const size_t prefix = unspecified.size() - std::string_view("UNSPECIFIED").size();
-  std::string name = std::string(value.name()).substr(std::min(prefix, value.name().size()));
-  for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return name;
+// enum share. A number that the enum lacks stays.
+std::string EnumName(const google::protobuf::EnumDescriptor& type, const std::string& name) {
+  const size_t prefix = type.value(0)->name().size() - std::string_view("UNSPECIFIED").size();
+  return name.size() > prefix ? absl::AsciiStrToLower(name.substr(prefix)) : name;
 }
 
 std::string MessageText(const Message& message);
@@ -30,36 +32,21 @@ std::string MessageText(const Message& message);
 std::string ValueText(const Message& message, const FieldDescriptor& field, int index) {
   const auto& reflection = *message.GetReflection();
   const bool repeated = field.is_repeated();
-  switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return reflection.GetBool(message, &field) ? "yes" : "no";
-    case FieldDescriptor::CPPTYPE_INT32:
-      return fmt::format("{}", repeated ? reflection.GetRepeatedInt32(message, &field, index)
-                                        : reflection.GetInt32(message, &field));
-    case FieldDescriptor::CPPTYPE_INT64:
-      return fmt::format("{}", repeated ? reflection.GetRepeatedInt64(message, &field, index)
-                                        : reflection.GetInt64(message, &field));
-    case FieldDescriptor::CPPTYPE_UINT32:
-      return WithSeparators(repeated ? reflection.GetRepeatedUInt32(message, &field, index)
-                                     : reflection.GetUInt32(message, &field));
-    case FieldDescriptor::CPPTYPE_UINT64:
-      return WithSeparators(repeated ? reflection.GetRepeatedUInt64(message, &field, index)
-                                     : reflection.GetUInt64(message, &field));
-    case FieldDescriptor::CPPTYPE_FLOAT:
-      return fmt::format("{}", reflection.GetFloat(message, &field));
-    case FieldDescriptor::CPPTYPE_DOUBLE:
-      return fmt::format("{}", reflection.GetDouble(message, &field));
-    case FieldDescriptor::CPPTYPE_ENUM:
-      return EnumName(*(repeated ? reflection.GetRepeatedEnum(message, &field, index)
-                                 : reflection.GetEnum(message, &field)));
-    case FieldDescriptor::CPPTYPE_STRING:
-      return Printable(repeated ? reflection.GetRepeatedString(message, &field, index)
-                                : reflection.GetString(message, &field));
-    case FieldDescriptor::CPPTYPE_MESSAGE:
-      return MessageText(repeated ? reflection.GetRepeatedMessage(message, &field, index)
-                                  : reflection.GetMessage(message, &field));
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
+    return Printable(repeated ? reflection.GetRepeatedString(message, &field, index)
+                              : reflection.GetString(message, &field));
   }
-  return "";
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+    return MessageText(repeated ? reflection.GetRepeatedMessage(message, &field, index)
+                                : reflection.GetMessage(message, &field));
+  }
+  std::string text;
+  google::protobuf::TextFormat::PrintFieldValueToString(message, &field, repeated ? index : -1,
+                                                        &text);
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_BOOL) return text == "true" ? "yes" : "no";
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM) return EnumName(*field.enum_type(), text);
+  uint64_t number = 0;
+  return absl::SimpleAtoi(text, &number) ? WithSeparators(number) : text;
 }
 
 // Writes a message within one cell: "theta 10000, layout half"; a duration as "30s".
@@ -70,12 +57,8 @@ std::string MessageText(const Message& message) {
     return RoundedTime(duration);
   }
   std::string text;
-  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
-    const FieldDescriptor& field = *message.GetDescriptor()->field(i);
-    const std::string value = FieldText(message, field);
-    if (value.empty()) continue;
-    text += text.empty() ? "" : ", ";
-    text += fmt::format("{} {}", field.name(), value);
+  for (const auto& [name, value] : FieldTexts(message, /*zeros=*/false)) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, value);
   }
   return text;
 }
@@ -91,6 +74,13 @@ google::protobuf::Duration ToProto(absl::Duration duration) {
 
 absl::Duration FromProto(const google::protobuf::Duration& proto) {
   return absl::Seconds(proto.seconds()) + absl::Nanoseconds(proto.nanos());
+}
+
+absl::Status ParseJsonMessage(const std::string& json, Message* message) {
+  constexpr size_t kMaxShownColumns = 200;
+  const auto status = google::protobuf::util::JsonStringToMessage(json, message);
+  if (status.ok()) return absl::OkStatus();
+  return InvalidArgument("{}", Shortened(OneLine(status.message().ToString()), kMaxShownColumns));
 }
 
 std::string RoundedTime(const google::protobuf::Duration& duration) {
@@ -117,17 +107,16 @@ std::string FieldText(const Message& message, std::string_view field) {
   return FieldText(message, *message.GetDescriptor()->FindFieldByName(std::string(field)));
 }
 
-bool IsZero(const Message& message, const FieldDescriptor& field) {
-  if (field.is_repeated()) return false;
-  const auto& reflection = *message.GetReflection();
-  switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_UINT32:
-      return reflection.GetUInt32(message, &field) == 0;
-    case FieldDescriptor::CPPTYPE_UINT64:
-      return reflection.GetUInt64(message, &field) == 0;
-    default:
-      return false;
+std::vector<std::pair<std::string, std::string>> FieldTexts(const Message& message, bool zeros) {
+  std::vector<std::pair<std::string, std::string>> texts;
+  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
+    const FieldDescriptor& field = *message.GetDescriptor()->field(i);
+    const bool is_set = field.is_repeated() || message.GetReflection()->HasField(message, &field);
+    if (!is_set && !zeros) continue;
+    std::string text = FieldText(message, field);
+    if (!text.empty()) texts.emplace_back(field.name(), std::move(text));
   }
+  return texts;
 }
 
 }  // namespace tlm::cli

@@ -7,13 +7,19 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 
 namespace tlm::cli {
 
 google::protobuf::Duration ToProto(absl::Duration duration);
 absl::Duration FromProto(const google::protobuf::Duration& proto);
+
+// Parses Protobuf's JSON. INVALID_ARGUMENT with a short message in one line.
+absl::Status ParseJsonMessage(const std::string& json, google::protobuf::Message* message);
 
 // Returns "250ms" or "1h1m40s": rounded down to milliseconds, from a minute on to seconds.
 std::string RoundedTime(const google::protobuf::Duration& duration);
@@ -26,9 +32,10 @@ std::string FieldText(const google::protobuf::Message& message,
 // Finds the field by name; the message must have it.
 std::string FieldText(const google::protobuf::Message& message, std::string_view field);
 
-// True if the field is a single number equal to 0.
-bool IsZero(const google::protobuf::Message& message,
-            const google::protobuf::FieldDescriptor& field);
+// Returns names and texts of the fields that are not empty; without `zeros` also none that is 0,
+// false or the first value of its enum.
+std::vector<std::pair<std::string, std::string>> FieldTexts(
+    const google::protobuf::Message& message, bool zeros);
 
 }  // namespace tlm::cli
 

@@ -3,21 +3,17 @@
 #include <fmt/format.h>
 #include <google/protobuf/util/json_util.h>
 
-#include <algorithm>
-
+#include "absl/flags/flag.h"
 #include "client/cli/base/connection.h"
+#include "client/cli/base/interrupt.h"
+#include "client/cli/base/request_flags.h"
 #include "client/cli/base/text.h"
 #include "client/cpp/status.h"
 
 namespace tlm::cli {
 namespace {
 
-// Puts a text on one line.
-std::string OneLine(std::string_view text) {
-  std::string line = Printable(text);
-  std::replace(line.begin(), line.end(), '\n', ' ');
-  return line;
-}
+constexpr char kUsageMark[] = "tlm/wrong_usage";
 
 // Symptoms of a failed connection in gRPC's message, and their probable causes.
 struct ConnectionHint {
@@ -87,6 +83,20 @@ int ReportError(std::string_view command, const absl::Status& status, Console* c
   return kFailure;
 }
 
+absl::Status AsUsage(absl::Status status) {
+  if (!status.ok()) status.SetPayload(kUsageMark, absl::Cord());
+  return status;
+}
+
+int ReportFailure(std::string_view command, const absl::Status& status, Console* console) {
+  if (status.GetPayload(kUsageMark)) return ReportUsage(command, StatusMessage(status), console);
+  if (Interrupt::exit_code() == 0 || !absl::IsCancelled(status)) {
+    return ReportError(command, status, console);
+  }
+  console->err << fmt::format("tlm: {}: interrupted\n", command) << std::flush;
+  return Interrupt::exit_code();
+}
+
 int ReportUsage(std::string_view command, std::string_view message, Console* console) {
   console->err << "tlm: ";
   if (!command.empty()) console->err << command << ": ";
@@ -114,6 +124,12 @@ void PrintJson(const google::protobuf::Message& message, std::ostream& out) {
   const auto status = google::protobuf::util::MessageToJsonString(message, &json, options);
   if (!status.ok()) json = "{}";
   out << json << std::endl;
+}
+
+bool PrintedAsJson(const google::protobuf::Message& message, Console* console) {
+  const bool asked = absl::GetFlag(FLAGS_json);
+  if (asked) PrintJson(message, console->out);
+  return asked;
 }
 
 }  // namespace tlm::cli

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <google/protobuf/util/json_util.h>
 
 #include <algorithm>
 
@@ -10,6 +9,7 @@
 #include "client/cli/base/messages.h"
 #include "client/cli/base/report.h"
 #include "client/cli/base/text.h"
+#include "model/base/errors.h"
 
 using tlm::cli::BiasList;
 using tlm::cli::IdList;
@@ -148,11 +148,11 @@ void SetScheduling(v1::GenerateRequest* request) {
 absl::Status SetSpeculation(v1::GenerateRequest* request) {
   using Options = v1::SpeculationOptions;
   const std::string mode = absl::GetFlag(FLAGS_speculation);
-  if (mode == "auto" || mode == "off") {
-    request->mutable_speculation()->set_mode(mode == "off" ? Options::OFF : Options::AUTO);
-  } else if (!mode.empty()) {
-    return absl::InvalidArgumentError(
-        fmt::format("--speculation is auto or off, not {}", Quoted(mode)));
+  if (!mode.empty()) {
+    TLM_ASSIGN_OR_RETURN(const auto value,
+                         ValueOf<Options::Mode>("speculation", mode,
+                                                {{"auto", Options::AUTO}, {"off", Options::OFF}}));
+    request->mutable_speculation()->set_mode(value);
   }
   if (const auto tokens = absl::GetFlag(FLAGS_max_draft_tokens)) {
     request->mutable_speculation()->set_max_draft_tokens(*tokens);
@@ -161,16 +161,9 @@ absl::Status SetSpeculation(v1::GenerateRequest* request) {
 }
 
 absl::Status SetStructuralTag(const std::string& path, v1::GenerateRequest* request) {
-  const auto json = ReadFlagFile("structural_tag", path);
-  if (!json.ok()) return json.status();
-  const auto status =
-      google::protobuf::util::JsonStringToMessage(*json, request->mutable_structural_tag());
-  if (status.ok()) return absl::OkStatus();
-  constexpr size_t kMaxShownColumns = 200;
-  std::string message = status.message().ToString();
-  std::replace(message.begin(), message.end(), '\n', ' ');
-  return absl::InvalidArgumentError(fmt::format("--structural_tag: {}: {}", Printable(path),
-                                                Shortened(Printable(message), kMaxShownColumns)));
+  TLM_ASSIGN_OR_RETURN(const std::string json, ReadFlagFile("structural_tag", path));
+  return WithContext(ParseJsonMessage(json, request->mutable_structural_tag()),
+                     fmt::format("--structural_tag: {}", Printable(path)));
 }
 
 // Checks that at most one flag constrains the output.
@@ -183,8 +176,7 @@ absl::Status CheckOneConstraint() {
   if (!absl::GetFlag(FLAGS_choice).values.empty()) given.push_back("--choice");
   if (!absl::GetFlag(FLAGS_structural_tag).empty()) given.push_back("--structural_tag");
   if (given.size() <= 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("{} exclude each other", fmt::join(given, " and ")));
+  return InvalidArgument("{} exclude each other", fmt::join(given, " and "));
 }
 
 absl::Status SetJsonOptions(v1::GenerateRequest* request) {
@@ -201,7 +193,7 @@ absl::Status SetJsonOptions(v1::GenerateRequest* request) {
       request->has_structural_tag()) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
+  return InvalidArgument(
       "--json_compact, --json_any_order and --json_any_escapes need --json_schema, --json_object "
       "or "
       "--structural_tag");
@@ -210,9 +202,8 @@ absl::Status SetJsonOptions(v1::GenerateRequest* request) {
 absl::Status CheckContradictions(const v1::GenerateRequest& request) {
   const v1::StoppingCriteria& stopping = request.stopping();
   if (stopping.has_max_new_tokens() && stopping.min_new_tokens() > stopping.max_new_tokens()) {
-    return absl::InvalidArgumentError(
-        fmt::format("--min_new_tokens is {}, more than --max_new_tokens, which is {}",
-                    stopping.min_new_tokens(), stopping.max_new_tokens()));
+    return InvalidArgument("--min_new_tokens is {}, more than --max_new_tokens, which is {}",
+                           stopping.min_new_tokens(), stopping.max_new_tokens());
   }
   const auto& allowed = request.sampling().allowed_token_ids();
   const auto& banned = request.sampling().banned_token_ids();
@@ -220,91 +211,41 @@ absl::Status CheckContradictions(const v1::GenerateRequest& request) {
     return std::find(banned.begin(), banned.end(), id) != banned.end();
   });
   if (!allowed.empty() && none_left) {
-    return absl::InvalidArgumentError("--banned_token_ids leaves none of --allowed_token_ids");
+    return InvalidArgument("--banned_token_ids leaves none of --allowed_token_ids");
   }
   return absl::OkStatus();
 }
 
 }  // namespace
 
-std::span<const std::string_view> SamplingFlagNames() {
-  static constexpr std::string_view kNames[] = {"temperature",
-                                                "top_k",
-                                                "top_p",
-                                                "min_p",
-                                                "typical_p",
-                                                "repetition_penalty",
-                                                "presence_penalty",
-                                                "frequency_penalty",
-                                                "seed",
-                                                "logit_bias",
-                                                "allowed_token_ids",
-                                                "banned_token_ids",
-                                                "max_new_tokens",
-                                                "min_new_tokens",
-                                                "stop",
-                                                "stop_token_ids",
-                                                "ignore_eos",
-                                                "include_stop_in_output",
-                                                "priority",
-                                                "soft_time_limit",
-                                                "bypass_prefix_cache",
-                                                "cache_salt",
-                                                "speculation",
-                                                "max_draft_tokens"};
-  return kNames;
-}
-
-std::vector<std::string_view> JoinFlagNames(
-    std::initializer_list<std::span<const std::string_view>> lists) {
-  std::vector<std::string_view> names;
-  for (const auto& list : lists) names.insert(names.end(), list.begin(), list.end());
-  return names;
-}
-
 absl::StatusOr<std::string> ReadFlagFile(std::string_view flag, const std::string& path) {
   constexpr size_t kMaxBytes = size_t{4} << 20;  // gRPC's default message limit
   const bool is_json = path.starts_with('{') || path.starts_with('[');
   auto text = is_json ? path : ReadTextFile(path, kMaxBytes);
-  if (text.ok()) {
-    if (absl::Status status = CheckUtf8(*text); !status.ok()) {
-      text =
-          absl::InvalidArgumentError(fmt::format("{}: {}", Printable(path), StatusMessage(status)));
-    }
-  }
-  if (text.ok()) return text;
-  return absl::InvalidArgumentError(fmt::format("--{}: {}", flag, StatusMessage(text.status())));
-}
-
-std::span<const std::string_view> ConstraintFlagNames() {
-  static constexpr std::string_view kNames[] = {
-      "json_schema",    "json_object",  "regex",          "grammar",         "choice",
-      "structural_tag", "json_compact", "json_any_order", "json_any_escapes"};
-  return kNames;
+  absl::Status status = text.status();
+  if (status.ok()) status = WithContext(CheckUtf8(*text), Printable(path));
+  if (status.ok()) return text;
+  return InvalidArgument("--{}: {}", flag, StatusMessage(status));
 }
 
 absl::Status SetConstraintFromFlags(v1::GenerateRequest* request) {
-  if (absl::Status status = CheckOneConstraint(); !status.ok()) return status;
+  TLM_RETURN_IF_ERROR(CheckOneConstraint());
   for (const std::string& choice : absl::GetFlag(FLAGS_choice).values) {
-    if (absl::Status status = CheckUtf8(choice); !status.ok()) return status;
+    TLM_RETURN_IF_ERROR(CheckUtf8(choice));
     request->mutable_choices()->add_choices(choice);
   }
   if (const auto regex = absl::GetFlag(FLAGS_regex).text) {
-    if (absl::Status status = CheckUtf8(*regex); !status.ok()) return status;
+    TLM_RETURN_IF_ERROR(CheckUtf8(*regex));
     request->set_regex(*regex);
   }
   if (const std::string path = absl::GetFlag(FLAGS_json_schema); !path.empty()) {
-    auto text = ReadFlagFile("json_schema", path);
-    if (!text.ok()) return text.status();
-    request->set_json_schema(*std::move(text));
+    TLM_ASSIGN_OR_RETURN(*request->mutable_json_schema(), ReadFlagFile("json_schema", path));
   }
   if (const std::string path = absl::GetFlag(FLAGS_grammar); !path.empty()) {
-    auto text = ReadFlagFile("grammar", path);
-    if (!text.ok()) return text.status();
-    request->set_grammar(*std::move(text));
+    TLM_ASSIGN_OR_RETURN(*request->mutable_grammar(), ReadFlagFile("grammar", path));
   }
   if (const std::string path = absl::GetFlag(FLAGS_structural_tag); !path.empty()) {
-    if (absl::Status status = SetStructuralTag(path, request); !status.ok()) return status;
+    TLM_RETURN_IF_ERROR(SetStructuralTag(path, request));
   }
   if (absl::GetFlag(FLAGS_json_object)) request->set_json_object(true);
   return SetJsonOptions(request);
@@ -315,7 +256,7 @@ absl::Status SetGenerationFromFlags(v1::GenerateRequest* request) {
   SetSampling(request->mutable_sampling());
   SetStopping(request->mutable_stopping());
   SetScheduling(request);
-  if (absl::Status status = SetSpeculation(request); !status.ok()) return status;
+  TLM_RETURN_IF_ERROR(SetSpeculation(request));
   return CheckContradictions(*request);
 }
 

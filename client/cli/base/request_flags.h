@@ -3,12 +3,9 @@
 #define TLM_CLIENT_CLI_BASE_REQUEST_FLAGS_H_
 
 #include <cstdint>
-#include <initializer_list>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/flags/declare.h"
 #include "absl/status/status.h"
@@ -28,19 +25,22 @@ ABSL_DECLARE_FLAG(bool, json);
 namespace tlm::cli {
 
 // The flags of commands that generate text: sampling, stopping, scheduling.
-std::span<const std::string_view> SamplingFlagNames();
+inline constexpr char kSamplingFlags[] =
+    " temperature top_k top_p min_p typical_p repetition_penalty presence_penalty "
+    "frequency_penalty "
+    "seed logit_bias allowed_token_ids banned_token_ids max_new_tokens min_new_tokens stop "
+    "stop_token_ids ignore_eos include_stop_in_output priority soft_time_limit bypass_prefix_cache "
+    "cache_salt speculation max_draft_tokens ";
 
 // The flags that constrain an output.
-std::span<const std::string_view> ConstraintFlagNames();
+inline constexpr char kConstraintFlags[] =
+    " json_schema json_object regex grammar choice structural_tag json_compact json_any_order "
+    "json_any_escapes ";
 
 // Returns the contents of the file `path` that a flag names, which must be valid UTF-8. A `path`
 // that begins with { or [ is itself the content: JSON. INVALID_ARGUMENT, naming the flag, if the
 // file cannot be read, is not UTF-8 or is longer than gRPC's default message limit.
 absl::StatusOr<std::string> ReadFlagFile(std::string_view flag, const std::string& path);
-
-// Joins the lists of names.
-std::vector<std::string_view> JoinFlagNames(
-    std::initializer_list<std::span<const std::string_view>> lists);
 
 // Sets model, sampling, stopping, scheduling, cache and speculation from the flags that were given.
 // INVALID_ARGUMENT if the flags contradict each other; the server checks the values.

@@ -2,10 +2,8 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,15 +11,14 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <climits>
 #include <cstring>
 #include <optional>
 #include <utility>
 
-#include "client/cli/base/report.h"
 #include "client/cli/base/text.h"
 #include "client/cpp/client_context.h"
 #include "model/base/descriptor.h"
+#include "model/base/errors.h"
 
 extern char** environ;
 
@@ -29,8 +26,7 @@ namespace tlm::cli {
 namespace {
 
 absl::Status NotStarted(const char* what, int error) {
-  return absl::InternalError(
-      fmt::format("the command cannot be started: {}: {}", what, std::strerror(error)));
+  return Internal("the command cannot be started: {}: {}", what, std::strerror(error));
 }
 
 // Makes a file in memory, at its beginning: unlike a pipe it never makes the writer wait.
@@ -97,54 +93,18 @@ absl::StatusOr<Child> Start(const std::string& command, const Descriptor& in,
   return Child(pid);
 }
 
-// Waits for descriptors, until a deadline and a cancellation.
-class Waiter {
- public:
-  Waiter(absl::Duration timeout, client::CancelToken* cancel)
-      : timeout_(timeout),
-        deadline_(client::MonotonicNow() + timeout),
-        cancelled_(eventfd(0, EFD_CLOEXEC)),
-        registration_(cancel, [this] { eventfd_write(cancelled_.get(), 1); }) {}
-
-  // Returns when `descriptor` (-1: none) can be read, or `pause` has passed.
-  absl::Status Wait(int descriptor, absl::Duration pause) const {
-    const absl::Duration left = deadline_ - client::MonotonicNow();
-    const absl::Duration wait = std::clamp(left, absl::ZeroDuration(), pause);
-    std::array<pollfd, 2> ready = {pollfd{cancelled_.get(), POLLIN, 0},
-                                   pollfd{descriptor, POLLIN, 0}};
-    const int64_t milliseconds = absl::ToInt64Milliseconds(absl::Ceil(wait, absl::Milliseconds(1)));
-    poll(ready.data(), ready.size(), static_cast<int>(std::min<int64_t>(milliseconds, INT_MAX)));
-    if (ready[0].revents != 0) return absl::CancelledError("cancelled");
-    if (left <= absl::ZeroDuration()) {
-      return absl::DeadlineExceededError(
-          fmt::format("the command did not end within {}", absl::FormatDuration(timeout_)));
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  const absl::Duration timeout_;
-  const absl::Time deadline_;
-  const Descriptor cancelled_;
-  const client::CancelToken::Registration registration_;
-};
-
-// Reads everything from `pipe`, which does not block, up to its end.
-absl::StatusOr<std::string> ReadAll(const Descriptor& pipe, const Waiter& waiter) {
-  std::string text;
+// Appends what can be read from `pipe`, which does not block. Returns whether it has ended.
+absl::StatusOr<bool> ReadWhatIsThere(const Descriptor& pipe, std::string* text) {
   std::array<char, 4096> buffer;
-  while (true) {
-    absl::Status status = waiter.Wait(pipe.get(), absl::InfiniteDuration());
-    if (!status.ok()) return status;
-    const ssize_t count = read(pipe.get(), buffer.data(), buffer.size());
-    if (count == 0) return text;
-    if (count < 0) continue;
-    text.append(buffer.data(), static_cast<size_t>(count));
-    if (text.size() > kMaxShellOutputBytes) {
-      return absl::ResourceExhaustedError(
-          fmt::format("the command's output is longer than {} bytes", kMaxShellOutputBytes));
+  ssize_t count = 0;
+  while ((count = read(pipe.get(), buffer.data(), buffer.size())) > 0) {
+    text->append(buffer.data(), static_cast<size_t>(count));
+    if (text->size() > kMaxShellOutputBytes) {
+      return ResourceExhausted("the command's output is longer than {} bytes",
+                               kMaxShellOutputBytes);
     }
   }
+  return count == 0;
 }
 
 // Returns the status of a command that has ended.
@@ -163,31 +123,35 @@ absl::Status StatusOf(int ended, const std::string& output) {
 
 absl::StatusOr<std::string> RunShellCommand(const std::string& command, const std::string& input,
                                             absl::Duration timeout, client::CancelToken* cancel) {
-  constexpr absl::Duration kPause = absl::Milliseconds(10);
-  const auto in = FileOf(input);
-  if (!in.ok()) return in.status();
+  constexpr absl::Duration kPause = absl::Milliseconds(5);
+  const absl::Time deadline = client::MonotonicNow() + timeout;
+  client::CancelToken cancelled(cancel);
+  TLM_ASSIGN_OR_RETURN(const Descriptor in, FileOf(input));
   std::array<int, 2> ends;
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return NotStarted("pipe", errno);
   const Descriptor out(ends[0]);
   // Only the command's copy of the other end stays open.
-  auto child = Start(command, *in, Descriptor(ends[1]));
-  if (!child.ok()) return child.status();
+  TLM_ASSIGN_OR_RETURN(Child child, Start(command, in, Descriptor(ends[1])));
   fcntl(out.get(), F_SETFL, O_NONBLOCK);
 
-  const Waiter waiter(timeout, cancel);
-  auto output = ReadAll(out, waiter);
-  if (!output.ok()) return output;
+  std::string output;
+  bool closed = false;
   std::optional<int> ended;
-  while (!(ended = child->Ended())) {
-    if (absl::Status status = waiter.Wait(-1, kPause); !status.ok()) return status;
+  while (true) {
+    if (!closed) {
+      TLM_ASSIGN_OR_RETURN(closed, ReadWhatIsThere(out, &output));
+    }
+    if (closed && (ended = child.Ended())) break;
+    if (cancelled.WaitFor(std::min(kPause, timeout))) return Cancelled("cancelled");
+    if (client::MonotonicNow() >= deadline) {
+      return DeadlineExceeded("the command did not end within {}", absl::FormatDuration(timeout));
+    }
   }
-  output->erase(output->find_last_not_of("\r\n") + 1);
-  absl::Status status = CheckUtf8(*output);
-  if (!status.ok()) {
-    return absl::InvalidArgumentError("the command's output: " + StatusMessage(status));
+  output.erase(output.find_last_not_of("\r\n") + 1);
+  if (absl::Status status = CheckUtf8(output); !status.ok()) {
+    return WithContext(status, "the command's output");
   }
-  status = StatusOf(*ended, *output);
-  if (!status.ok()) return status;
+  TLM_RETURN_IF_ERROR(StatusOf(*ended, output));
   return output;
 }
 

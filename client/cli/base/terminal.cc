@@ -33,15 +33,6 @@ std::string_view SequenceOf(Style style) {
   return "";
 }
 
-// Replaces line breaks and tabs, which Printable keeps.
-std::string WithoutBreaks(std::string_view text) {
-  std::string line = Printable(text);
-  for (char& c : line) {
-    if (c == '\n' || c == '\t') c = ' ';
-  }
-  return line;
-}
-
 // Returns as much of the beginning as fits into `columns`.
 std::string Cut(const std::string& text, size_t columns) {
   constexpr size_t kEllipsis = 3;
@@ -73,7 +64,7 @@ std::string Styled(std::string_view text, Style style) {
 }
 
 StyledLine& StyledLine::Add(std::string_view text, Style style) {
-  pieces_.push_back({WithoutBreaks(text), style});
+  pieces_.push_back({OneLine(text), style});
   width_ += DisplayWidth(pieces_.back().text);
   return *this;
 }

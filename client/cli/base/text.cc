@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "absl/status/status.h"
+#include "model/base/errors.h"
 #include "model/text/utf8.h"
 
 namespace tlm::cli {
@@ -14,19 +15,24 @@ namespace {
 
 constexpr size_t kMaxTextBytes = size_t{4} << 20;
 
-// The first character of `text`: its code point (-1 if invalid) and its bytes (1 if invalid).
-struct Character {
-  utf8proc_int32_t code_point;
-  size_t bytes;
-};
-
-Character FirstCharacter(std::string_view text) {
-  if (NextUtf8(text).kind != Utf8Step::kCharacter) return {-1, 1};
-  const Utf8Character character = tlm::FirstCharacter(text);
-  return {static_cast<utf8proc_int32_t>(character.code_point), character.length};
+// Calls `take` with each character of `text`: its code point and its bytes; -1 and one byte where
+// the text is invalid.
+template <typename Take>
+void ForEachCharacter(std::string_view text, Take take) {
+  while (!text.empty()) {
+    int32_t code_point = -1;
+    size_t length = 1;
+    if (NextUtf8(text).kind == Utf8Step::kCharacter) {
+      const Utf8Character character = FirstCharacter(text);
+      code_point = static_cast<int32_t>(character.code_point);
+      length = character.length;
+    }
+    take(code_point, text.substr(0, length));
+    text.remove_prefix(length);
+  }
 }
 
-bool IsControl(utf8proc_int32_t code_point) {
+bool IsControl(int32_t code_point) {
   return code_point < 0x20 || (code_point >= 0x7f && code_point < 0xa0);
 }
 
@@ -38,51 +44,45 @@ void AppendHex(std::string_view bytes, std::string* out) {
 
 std::string Printable(std::string_view text) {
   std::string result;
-  while (!text.empty()) {
-    const Character character = FirstCharacter(text);
-    const std::string_view bytes = text.substr(0, character.bytes);
-    const bool plain = character.code_point == '\n' || character.code_point == '\t';
-    if (!plain && IsControl(character.code_point)) {
+  ForEachCharacter(text, [&result](int32_t code_point, std::string_view bytes) {
+    if (IsControl(code_point) && code_point != '\n' && code_point != '\t') {
       AppendHex(bytes, &result);
     } else {
       result += bytes;
     }
-    text.remove_prefix(character.bytes);
-  }
+  });
   return result;
+}
+
+std::string OneLine(std::string_view text) {
+  std::string line = Printable(text);
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  std::replace(line.begin(), line.end(), '\t', ' ');
+  return line;
 }
 
 std::string Quoted(std::string_view bytes) {
   std::string result = "\"";
-  while (!bytes.empty()) {
-    const Character character = FirstCharacter(bytes);
-    const std::string_view piece = bytes.substr(0, character.bytes);
-    if (character.code_point == '\n') {
+  ForEachCharacter(bytes, [&result](int32_t code_point, std::string_view piece) {
+    if (code_point == '\n') {
       result += "\\n";
-    } else if (character.code_point == '\t') {
+    } else if (code_point == '\t') {
       result += "\\t";
-    } else if (character.code_point == '"' || character.code_point == '\\') {
-      result += '\\';
-      result += piece;
-    } else if (IsControl(character.code_point)) {
+    } else if (IsControl(code_point)) {
       AppendHex(piece, &result);
     } else {
+      if (code_point == '"' || code_point == '\\') result += '\\';
       result += piece;
     }
-    bytes.remove_prefix(character.bytes);
-  }
+  });
   return result + '"';
 }
 
 size_t DisplayWidth(std::string_view text) {
   size_t width = 0;
-  while (!text.empty()) {
-    const Character character = FirstCharacter(text);
-    width += character.code_point < 0
-                 ? 1
-                 : static_cast<size_t>(std::max(utf8proc_charwidth(character.code_point), 0));
-    text.remove_prefix(character.bytes);
-  }
+  ForEachCharacter(text, [&width](int32_t code_point, std::string_view) {
+    width += code_point < 0 ? 1 : static_cast<size_t>(std::max(utf8proc_charwidth(code_point), 0));
+  });
   return width;
 }
 
@@ -91,21 +91,18 @@ std::string Shortened(std::string_view text, size_t max_columns) {
   if (DisplayWidth(text) <= max_columns) return std::string(text);
   std::string result;
   size_t columns = kEllipsis.size();
-  while (true) {
-    const std::string_view character = text.substr(0, FirstCharacter(text).bytes);
+  ForEachCharacter(text, [&](int32_t, std::string_view character) {
     columns += DisplayWidth(character);
-    if (columns > max_columns) return result.append(kEllipsis);
-    result += character;
-    text.remove_prefix(character.size());
-  }
+    if (columns <= max_columns) result += character;
+  });
+  return result.append(kEllipsis);
 }
 
 absl::Status CheckUtf8(std::string_view text) {
   const size_t offset = FindInvalidUtf8(text);
   if (offset == text.npos) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("the text is not valid UTF-8: byte 0x{:02x} at offset {}",
-                  static_cast<unsigned char>(text[offset]), offset));
+  return InvalidArgument("the text is not valid UTF-8: byte 0x{:02x} at offset {}",
+                         static_cast<unsigned char>(text[offset]), offset);
 }
 
 absl::StatusOr<std::string> ReadText(const std::string& argument, std::istream* in) {
@@ -116,10 +113,9 @@ absl::StatusOr<std::string> ReadText(const std::string& argument, std::istream* 
     text.resize(static_cast<size_t>(in->gcount()));
   }
   if (text.size() > kMaxTextBytes) {
-    return absl::InvalidArgumentError(
-        fmt::format("the text is longer than {} bytes", kMaxTextBytes));
+    return InvalidArgument("the text is longer than {} bytes", kMaxTextBytes);
   }
-  if (absl::Status status = CheckUtf8(text); !status.ok()) return status;
+  TLM_RETURN_IF_ERROR(CheckUtf8(text));
   return text;
 }
 
@@ -136,10 +132,10 @@ absl::StatusOr<std::string> ReadTextFile(const std::string& path, size_t max_byt
     text.resize(size + static_cast<size_t>(file.gcount()));
   }
   if (!file.is_open() || file.bad()) {
-    return absl::NotFoundError(fmt::format("{}: cannot be read", path));
+    return NotFound("{}: cannot be read", path);
   }
   if (text.size() <= max_bytes) return text;
-  return absl::InvalidArgumentError(fmt::format("{}: is longer than {} bytes", path, max_bytes));
+  return InvalidArgument("{}: is longer than {} bytes", path, max_bytes);
 }
 
 absl::StatusOr<std::optional<std::string>> ReadLine(std::istream* in, size_t max_bytes) {
@@ -155,10 +151,10 @@ absl::StatusOr<std::optional<std::string>> ReadLine(std::istream* in, size_t max
   }
   if (!ended && line.empty()) return std::optional<std::string>();
   if (too_long) {
-    return absl::InvalidArgumentError(fmt::format("the line is longer than {} bytes", max_bytes));
+    return InvalidArgument("the line is longer than {} bytes", max_bytes);
   }
   if (!line.empty() && line.back() == '\r') line.pop_back();
-  if (absl::Status status = CheckUtf8(line); !status.ok()) return status;
+  TLM_RETURN_IF_ERROR(CheckUtf8(line));
   return std::optional<std::string>(std::move(line));
 }
 

@@ -16,6 +16,9 @@ namespace tlm::cli {
 // text cannot control the terminal.
 std::string Printable(std::string_view text);
 
+// Returns the text as Printable does, with spaces instead of line breaks and tabs.
+std::string OneLine(std::string_view text);
+
 // Returns `bytes` in quotes, with everything escaped that is not printable text: "\n", "\xe2\x80".
 std::string Quoted(std::string_view bytes);
 

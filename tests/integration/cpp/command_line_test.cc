@@ -57,6 +57,7 @@ INSTANTIATE_TEST_SUITE_P(
         UsageCase{"SizeOverflow", {"--kv_cache_bytes=99999999TiB"}, "below 2^63"},
         UsageCase{"TimeWithoutUnit", {"--drain_timeout=30"}, "it must be a time with its unit"},
         UsageCase{"MistypedFlag", {"--model=x", "--prot=1"}, "did you mean --port?"},
+        UsageCase{"FlagOfOneDash", {"-m", "x"}, "no flag '-m'; --help"},
         UsageCase{"FlagOfALineBreak", {"--a\nb=1"}, "no flag '--a?b'; --help"},
         UsageCase{"EndlessValue", {"--port=" + std::string(100'000, 'x')}, "...', it must be"},
         UsageCase{"HostOfTheWholeMachine", {"--model=x", "--host=0.0.0.0"}, "insecure"},

@@ -91,8 +91,27 @@ TEST_F(ChatTest, ObeysCommands) {
 
 TEST_F(ChatTest, PrintsHelp) {
   EXPECT_EQ(RunWithInput("/help\n", "chat"), kSuccess);
-  EXPECT_THAT(out_.str(), HasSubstr("/reset"));
+  for (const char* command : {"/reset", "/system", "/history", "/seed", "/help", "/quit"}) {
+    EXPECT_THAT(out_.str(), HasSubstr(command));
+  }
   EXPECT_THAT(server_.generate_requests(), IsEmpty());
+}
+
+TEST_F(ChatTest, TellsCommandsFromMessages) {
+  EXPECT_EQ(RunWithInput(" /reset\na /help\n//\n/seed 18446744073709551615\n/system  be brief \n"
+                         "/history \t\n",
+                         "chat"),
+            kSuccess);
+  EXPECT_THAT(out_.str(), EndsWith("\nsystem: be brief\nuser:  /reset\nassistant: Once upon\n"
+                                   "user: a /help\nassistant: Once upon\nuser: /\n"
+                                   "assistant: Once upon\n"));
+  for (const std::string& line :
+       {std::string("/"), std::string("/resett"), std::string("/RESET"), std::string("/reset now"),
+        std::string("/seed -1"), std::string("/seed 1 2"), std::string("/seed x"),
+        "/" + std::string(10'000, 'x')}) {
+    EXPECT_EQ(RunWithInput(line + "\n", "chat"), kFailure) << line.substr(0, 20);
+    EXPECT_LT(err_.str().size(), 220u);
+  }
 }
 
 TEST_F(ChatTest, GoesOnAfterLinesThatAreWrong) {

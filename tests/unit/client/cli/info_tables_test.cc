@@ -92,26 +92,25 @@ TEST(InfoTablesTest, PrintsTimesAndScopesAsPeopleWriteThem) {
               {"same_build_and_device\n", "batch, prefix_cache\n"});
 }
 
-TEST(InfoTablesTest, PrintsArchitectureInWords) {
-  ExpectParts(Print(R"(architecture {
-                  num_layers: 32 num_heads: 32 num_kv_heads: 8 head_dim: 128 vocab_size: 50257
+TEST(InfoTablesTest, PrintsArchitectureByField) {
+  ExpectParts(
+      Print(R"(architecture {
+                  num_heads: 32 head_dim: 128 vocab_size: 50257
                   rope { theta: 10000 layout: ROPE_LAYOUT_HALF
-                         scaling { kind: "llama3" factor: 8 } }
+                         scaling { kind: "llama3" factor: 8.5 factors: [1, 1.5] } }
                   activation: ACTIVATION_GELU_TANH norm { kind: NORM_KIND_LAYER eps: 1e-5 }
-                  biases { qkv: true ffn: true }
-                  sliding_window: 4096 sliding_window_layers: 16 })"),
-              {"50,257\n", "32 for queries, 8 for keys and values, each 128 wide\n",
-               "rotary, theta 10,000, pairs (i, i + d/2)\n", "llama3, factor 8\n",
-               "4,096 tokens in 16 of 32 layers\n", "layer, eps 1e-05 inside the root\n",
-               "gelu_tanh\n", "qkv, ffn\n"});
+                  biases { qkv: true ffn: true } sliding_window: 4096 })"),
+      {"num_heads       32\n", "head_dim        128\n", "vocab_size      50,257\n",
+       "theta 10,000, layout half, scaling kind llama3, factor 8.5, factors 1, 1.5\n",
+       "sliding_window  4,096\n", "kind layer, eps 1e-05\n", "gelu_tanh\n", "qkv yes, ffn yes\n"});
 }
 
 TEST(InfoTablesTest, LeavesOutUnusedFeatures) {
-  ExpectParts(Print(R"(architecture { learned_positions: true rope { layout: ROPE_LAYOUT_NONE } }
+  ExpectParts(
+      Print(R"(architecture { learned_positions: true biases {} }
                        parameters { total: 10 embedding: 10 })"),
-              {"positions   learned\n"},
-              {"rotary", "scaling", "sliding", "qk norm", "biases", "ffn gate",
-               "position embedding", "stored", "tied"});
+      {"learned_positions  yes\n"},
+      {"rope", "sliding", "qk_norm", "biases", "ffn gate", "position embedding", "stored", "tied"});
 }
 
 TEST(InfoTablesTest, PrintsParametersWithShares) {

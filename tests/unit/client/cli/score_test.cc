@@ -64,14 +64,6 @@ TEST_F(ScoreTest, ShortensLongContinuations) {
   EXPECT_THAT(out_.str(), HasSubstr("  \"" + std::string(44, 'x') + "...       2"));
 }
 
-TEST_F(ScoreTest, ReportsServerErrors) {
-  server_.score.status =
-      grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "continuations[0]: empty");
-  EXPECT_EQ(Run({"score", "p", ""}), kFailure);
-  EXPECT_EQ(err_.str(), "tlm: score: INVALID_ARGUMENT: continuations[0]: empty\n");
-  EXPECT_EQ(out_.str(), "");
-}
-
 TEST_F(ScoreTest, RefusesWrongUsage) {
   ExpectUsageErrors("score", {"", "p", "--prompt=p", "--prompt_ids=1", "--ids=1",
                               "c --prompt=p --prompt_ids=1", "\xff c", "p \xff", "p c --ids=1;",

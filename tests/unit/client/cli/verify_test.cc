@@ -107,13 +107,6 @@ TEST_F(VerifyTest, OneMismatchOfSeveralIsAFailure) {
             "[1] verified: 1 tokens, the output goes on\n");
 }
 
-TEST_F(VerifyTest, ReportsServerErrors) {
-  server_.verify.status = grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "fingerprint: stale");
-  EXPECT_EQ(Run("verify p --ids=1"), kFailure);
-  EXPECT_EQ(err_.str(), "tlm: verify: FAILED_PRECONDITION: fingerprint: stale\n");
-  EXPECT_EQ(out_.str(), "");
-}
-
 TEST_F(VerifyTest, AFileThatCannotBeWrittenIsAnError) {
   server_.generate.responses = GenerateScript({"a"});
   EXPECT_EQ(Run("generate p --save=/nonexistent/run.json"), kFailure);

@@ -90,12 +90,6 @@ constexpr char kCalled[] = R"(tokens { text: "}"
   regions { delta { region_index: 2 kind: REGION_KIND_TOOL_CALL text: "}" arguments_json: "}" } }
   regions { finished { region_index: 2 kind: REGION_KIND_TOOL_CALL complete: true } } })";
 
-TEST_F(GenerateOutputTest, TellsRegionsApart) {
-  Run({.regions = true}, {Started(1), Event(kThought), Event(kSaid), Event(kCalling),
-                          Event(kCalled), Finished(0, v1::FINISH_REASON_EOS), Summary(5, 4)});
-  EXPECT_EQ(out_.str(), "<reasoning>\nAdd it.\n</reasoning>\nI add.\nadd({})\n");
-}
-
 TEST_F(GenerateOutputTest, DimsReasoningAtATerminal) {
   console_.out_is_terminal = true;
   const v1::GenerateResponse end = Event(R"(finished { reason: FINISH_REASON_LENGTH
@@ -109,34 +103,6 @@ TEST_F(GenerateOutputTest, ShowsCallsWhileTheyGrow) {
   GenerateOutput output({.regions = true}, absl::UnixEpoch(), &console_);
   Add(output, {Started(1), Event(kCalling)});
   EXPECT_EQ(out_.str(), "add({");
-}
-
-TEST_F(GenerateOutputTest, PrintsTheTextOfAServerThatTellsNoRegions) {
-  Run({.regions = true}, TwoTokens());
-  EXPECT_EQ(out_.str(), "Once upon\n");
-}
-
-TEST_F(GenerateOutputTest, AddsNoSecondLineEnd) {
-  Run({}, {Started(1), Tokens(0, "line\n", 1), Finished(0, v1::FINISH_REASON_EOS), Summary(1, 1)});
-  EXPECT_EQ(out_.str(), "line\n");
-  EXPECT_EQ(err_.str(), "");
-}
-
-TEST_F(GenerateOutputTest, PrintsIdsWhenAsked) {
-  Run({.ids = true}, TwoTokens());
-  EXPECT_EQ(out_.str(), "10,11\n");
-}
-
-TEST_F(GenerateOutputTest, PrintsIdsWhenThereIsNoText) {
-  Run({}, {Started(1), Tokens(0, "", 10), Tokens(0, "", 11), Finished(0, v1::FINISH_REASON_LENGTH),
-           Summary(5, 2)});
-  EXPECT_EQ(out_.str(), "10,11\n");
-}
-
-TEST_F(GenerateOutputTest, PrintsSeveralOutputsInTheirOrder) {
-  Run({}, {Started(2), Tokens(1, "x", 1), Tokens(0, "a", 2), Tokens(1, "y", 3),
-           Finished(1, v1::FINISH_REASON_EOS), Finished(0, v1::FINISH_REASON_STOP), Summary(5, 3)});
-  EXPECT_EQ(out_.str(), "[0]\na\n[1]\nxy\n");
 }
 
 TEST_F(GenerateOutputTest, PrintsEachOutputAsSoonAsItIsFinished) {
@@ -170,42 +136,69 @@ TEST_F(GenerateOutputTest, PrintsPromptTableFirst) {
             "Once upon\n");
 }
 
-TEST_F(GenerateOutputTest, PrintsReasonsOfSeveralOutputsAndServerTimes) {
-  const v1::GenerateResponse summary = Summary(5, 0, R"(timing {
-      queue { nanos: 1500000 } prefill { nanos: 20000000 } decode { seconds: 1 } })");
-  Run({.stats = true}, {Started(2), Finished(0, v1::FINISH_REASON_EOS),
-                        Finished(1, v1::FINISH_REASON_LENGTH), summary});
-  EXPECT_EQ(err_.str(),
-            "tlm: 5 prompt + 0 tokens, EOS LENGTH (server: queue 1.5 ms, prefill 20.0 ms, decode "
-            "1000.0 ms)\n");
-}
-
 TEST_F(GenerateOutputTest, PrintsStatistics) {
-  Run({.stats = true}, TwoTokens());
-  // Two tokens until 30 ms after the start, the first of them after 20 ms.
-  EXPECT_EQ(err_.str(), "tlm: 5 prompt + 2 tokens, LENGTH, 66.7 tok/s, TTFT 20.0 ms\n");
+  const v1::GenerateResponse end = Finished(0, v1::FINISH_REASON_EOS);
+  const std::pair<std::vector<v1::GenerateResponse>, std::string> kCases[] = {
+      // Two tokens until 30 ms after the start, the first of them after 20 ms.
+      {TwoTokens(), "5 prompt + 2 tokens, LENGTH, 66.7 tok/s, TTFT 20.0 ms"},
+      {{Started(1), end, Summary(5, 0)}, "5 prompt + 0 tokens, EOS"},
+      {{Started(1), end,
+        Summary(5, 0, "speculation { drafted_tokens: 1200 accepted_tokens: 900 }")},
+       "5 prompt + 0 tokens, EOS, 900 of 1,200 guesses right"},
+      {{Started(2), end, Finished(1, v1::FINISH_REASON_LENGTH),
+        Summary(5, 0, R"(timing { queue { nanos: 1500000 } prefill { nanos: 20000000 }
+                                  decode { seconds: 1 } })")},
+       "5 prompt + 0 tokens, EOS LENGTH (server: queue 1.5 ms, prefill 20.0 ms, decode 1000.0 "
+       "ms)"}};
+  for (const auto& [events, line] : kCases) {
+    err_.str("");
+    Run({.stats = true}, events);
+    EXPECT_EQ(err_.str(), "tlm: " + line + "\n");
+  }
 }
 
-TEST_F(GenerateOutputTest, PrintsHowManyGuessesWereRight) {
-  const v1::GenerateResponse summary =
-      Summary(5, 0, "speculation { drafted_tokens: 1200 accepted_tokens: 900 }");
-  Run({.stats = true}, {Started(1), Finished(0, v1::FINISH_REASON_EOS), summary});
-  EXPECT_EQ(err_.str(), "tlm: 5 prompt + 0 tokens, EOS, 900 of 1,200 guesses right\n");
-}
-
-TEST_F(GenerateOutputTest, PrintsStatisticsOfAnEmptyOutput) {
-  Run({.stats = true}, {Started(1), Finished(0, v1::FINISH_REASON_EOS), Summary(5, 0)});
-  EXPECT_EQ(err_.str(), "tlm: 5 prompt + 0 tokens, EOS\n");
-  EXPECT_EQ(out_.str(), "");
-}
-
-TEST_F(GenerateOutputTest, PrintsTokenTable) {
-  Run({.logprobs = true}, TwoTokens());
-  EXPECT_EQ(out_.str(),
-            "Once upon\n"
-            "position  id  logprob  rank  token    alternatives\n"
-            "       5  10  -1.2500     2  \"Once\"\n"
-            "       6  11  -1.2500     2  \" upon\"\n");
+TEST_F(GenerateOutputTest, PrintsOutputsAsAsked) {
+  const v1::GenerateResponse end = Finished(0, v1::FINISH_REASON_EOS);
+  const struct {
+    const char* what;
+    GenerateOutputOptions options;
+    std::vector<v1::GenerateResponse> events;
+    const char* text;
+  } kCases[] = {
+      {"regions",
+       {.regions = true},
+       {Started(1), Event(kThought), Event(kSaid), Event(kCalling), Event(kCalled), end,
+        Summary(5, 4)},
+       "<reasoning>\nAdd it.\n</reasoning>\nI add.\nadd({})\n"},
+      {"text of a server that tells no regions", {.regions = true}, TwoTokens(), "Once upon\n"},
+      {"no second line end",
+       {},
+       {Started(1), Tokens(0, "line\n", 1), end, Summary(1, 1)},
+       "line\n"},
+      {"ids when asked", {.ids = true}, TwoTokens(), "10,11\n"},
+      {"ids when there is no text",
+       {},
+       {Started(1), Tokens(0, "", 10), Tokens(0, "", 11), end, Summary(5, 2)},
+       "10,11\n"},
+      {"several outputs in their order",
+       {},
+       {Started(2), Tokens(1, "x", 1), Tokens(0, "a", 2), Tokens(1, "y", 3),
+        Finished(1, v1::FINISH_REASON_EOS), end, Summary(5, 3)},
+       "[0]\na\n[1]\nxy\n"},
+      {"a table of tokens",
+       {.logprobs = true},
+       TwoTokens(),
+       "Once upon\n"
+       "position  id  logprob  rank  token    alternatives\n"
+       "       5  10  -1.2500     2  \"Once\"\n"
+       "       6  11  -1.2500     2  \" upon\"\n"},
+      {"nothing of an empty output", {}, {Started(1), end, Summary(5, 0)}, ""}};
+  for (const auto& [what, options, events, text] : kCases) {
+    out_.str("");
+    Run(options, events);
+    EXPECT_EQ(out_.str(), text) << what;
+  }
+  EXPECT_EQ(err_.str(), "");
 }
 
 TEST_F(GenerateOutputTest, DisarmsControlCharactersOnTerminalsOnly) {

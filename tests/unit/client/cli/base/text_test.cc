@@ -39,13 +39,6 @@ TEST(TextTest, ReadsStandardInputForDash) {
   EXPECT_EQ(*ReadText("argument", &in), "argument");
 }
 
-TEST(TextTest, RefusesInvalidUtf8NamingTheOffset) {
-  std::istringstream in;
-  const auto text = ReadText("ab\xff", &in);
-  EXPECT_EQ(text.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(text.status().message()), HasSubstr("0xff at offset 2"));
-}
-
 TEST(TextTest, RefusesEndlessInput) {
   std::istringstream in(std::string((size_t{4} << 20) + 1, 'x'));
   EXPECT_EQ(ReadText("-", &in).status().code(), absl::StatusCode::kInvalidArgument);
