@@ -143,7 +143,7 @@ TEST_P(EngineLoopStateTest, LettingGoAfterTheEndChangesNothing) {
 }
 
 TEST_P(EngineLoopStateTest, ASoftLimitEndsAGenerationWell) {
-  // Also when its deadline has passed since.
+  // It counts, too, if the deadline has passed since.
   for (const absl::Duration passed : {absl::Hours(1), absl::Hours(3)}) {
     Bring(absl::Hours(2), absl::Hours(1));
     reader_->TakeNow();

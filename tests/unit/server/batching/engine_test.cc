@@ -38,7 +38,7 @@ TEST_F(EngineTest, RefusesOptionsTheModelCannotServe) {
     EXPECT_THAT(Engine::Start(model != nullptr ? *model : model_, options, *Clock::Monotonic()),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)));
   }
-  // At the limits.
+  // What is at the limits is taken.
   Start({.max_batch_tokens = 512, .max_running_requests = 64});
   Start({.max_decode_stretch = 1});
 }
@@ -101,7 +101,7 @@ TEST_F(EngineTest, RefusesWhatItCannotRun) {
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)));
   }
   EXPECT_TRUE(engine_->WaitUntilIdle(absl::ZeroDuration()));
-  // At the limits.
+  // What is at the limits is taken.
   Request taken[] = {
       GenerateRequest(Prompt(512), 1),
       with(GenerateRequest(Prompt(5), 1),

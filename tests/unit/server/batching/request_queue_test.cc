@@ -53,7 +53,7 @@ Request WithDeadline(absl::Duration in, int64_t max_new_tokens = 1) {
   return request;
 }
 
-// Of a prompt of so many tokens.
+// Pushes a request whose prompt has `tokens` tokens.
 absl::Status Push(RequestQueue& queue, int64_t tokens, absl::Time now = kNow) {
   return queue.Push(GenerateRequest(Prompt(tokens), 1), now);
 }

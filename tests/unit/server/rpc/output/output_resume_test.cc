@@ -140,7 +140,7 @@ class OutputResumeTest : public ::testing::Test {
     return Stream(tokenizer_.get(), plan_, work_, script);
   }
 
-  // Runs the stream to its end; all of its cuts, and the stream whole.
+  // Runs the stream to its end; returns all of its cuts, and the stream whole.
   std::vector<Received> CutsOf(Stream& stream) {
     std::vector<Received> cuts = {Received()};
     const auto add = [&cuts](const Received& cut) { cuts.push_back(cut); };
@@ -168,7 +168,7 @@ class OutputResumeTest : public ::testing::Test {
               whole.assembler.regions().reasoning_tokens);
   }
 
-  // The script's stream goes on behind each of its cuts; how many there were.
+  // Cuts the script's stream after every event and continues it; returns how many cuts there were.
   int64_t ContinueEveryCut(const Tokenizer* tokenizer, const std::vector<int32_t>& script,
                            RegionCounts* counts = nullptr) {
     Stream whole(tokenizer, plan_, work_, script);
