@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <memory>
 #include <vector>
 
 #include "tests/unit/server/batching/loop_bench.h"
@@ -97,17 +96,6 @@ TEST_F(EngineLoopAheadTest, WhatEndsUnexpectedlyIsDroppedFromThePlan) {
   for (size_t step = 0; step < sequences_.size(); ++step) {
     EXPECT_EQ(sequences_[step], step < tokens ? 2 : 1);
   }
-}
-
-TEST_F(EngineLoopAheadTest, WhatWasLetGoIsDroppedFromThePlan) {
-  const Reader leaving = bench_.Submit(GenerateRequest(Prompt(10), 20));
-  bench_.Submit(GenerateRequest(Prompt(20, 1), 20));
-  bench_.Step();
-  leaving->stream()->Detach();
-  bench_.Finish(/*others=*/{leaving});
-  EXPECT_EQ(OnlyEnd(*leaving).status.code(), absl::StatusCode::kCancelled);
-  EXPECT_EQ(sequences_[0], 2);
-  EXPECT_EQ(sequences_[1], 1);
 }
 
 TEST_F(EngineLoopAheadTest, AFaultFailsThePlannedStepOfItsRequestsToo) {

@@ -141,30 +141,5 @@ TEST(EngineLoopConstraintsTest, RunsStopAtLengthsAndStopTokens) {
   EXPECT_EQ(TextOf(ran.ids), "prst");
 }
 
-TEST(EngineLoopConstraintsTest, ARunWaitsForItsReader) {
-  LoopBench bench(Patient());
-  bench.model.set_on_forward([&](const Batch&) { bench.clock.Advance(absl::Milliseconds(5)); });
-  const auto reader = bench.Submit(Constrained({"prstuvwxyzqlmnopk"}), /*capacity=*/4,
-                                   /*paused=*/true);
-  while (bench.ended == 0) {
-    if (!bench.Step()) bench.queue->WaitForWork(absl::Milliseconds(1));
-    EXPECT_GE(reader->stream()->Room(), 0);
-    reader->TakeNow();
-  }
-  EXPECT_EQ(TextOf(reader->collected().token_ids()), "prstuvwxyzqlmnopk");
-}
-
-TEST(EngineLoopConstraintsTest, EveryOutputHasAPlaceOfItsOwn) {
-  const std::vector<std::string> choices = RandomChoices(12);
-  Request request = Constrained(choices);
-  request.generate()->sampling.seed = 4;
-  LoopBench bench(Patient());
-  bench.SubmitOutputs(request, 6);
-  while (bench.ended == 0) {
-    if (!bench.Step()) bench.queue->WaitForWork(absl::Milliseconds(1));
-  }
-  bench.Finish();
-}
-
 }  // namespace
 }  // namespace tlm

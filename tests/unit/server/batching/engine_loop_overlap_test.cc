@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
-#include <span>
 #include <vector>
 
 #include "tests/unit/server/batching/loop_bench.h"
@@ -167,20 +165,6 @@ TEST_F(EngineLoopOverlapTest, PromptsWithPenaltiesAreComputedAhead) {
   EXPECT_EQ(bench.model.launches_ahead(), 9);
 }
 
-TEST_F(EngineLoopOverlapTest, EndingIdsAreHeldBackByTheCountOfUnknownTokensToo) {
-  for (int64_t least = 1; least < 6; ++least) {
-    Request request = GenerateRequest(Prompt(10), 20);
-    request.generate()->stop.min_new_tokens = least;
-    std::vector<int32_t> even;
-    for (int32_t id = 0; id < ScriptedModel::kVocabSize; id += 2) even.push_back(id);
-    request.generate()->stop.ending_ids = EndingIds(even);
-    const Reader reader = bench_.Submit(request);
-    bench_.Finish();
-    EXPECT_GT(reader->collected().tokens.size(), static_cast<size_t>(least));
-  }
-  EXPECT_GT(bench_.model.unknown_tokens(), 10);
-}
-
 TEST_F(EngineLoopOverlapTest, ADrawThatFailsEndsItsOwnOutput) {
   const Request request = GenerateRequest(Prompt(10), 20);
   const std::vector<int32_t> alone = GenerateAlone(request, kContext);
@@ -256,21 +240,6 @@ TEST_F(EngineLoopOverlapTest, OutputsDroppedWhileTheyAreDrawnDoNotBegin) {
   bench.Finish(/*others=*/{readers[1]});
   EXPECT_EQ(OnlyEnd(*readers[1]).status.code(), absl::StatusCode::kCancelled);
   EXPECT_THAT(readers[1]->collected().tokens, SizeIs(0));
-}
-
-// No batch has more draws than sequences (the model checks it), whatever else runs.
-TEST_F(EngineLoopOverlapTest, OutputsBeyondTheRowsOfAStepAreDrawnTogetherAllTheSame) {
-  for (const int max_launched : {1, 2}) {
-    LoopBench bench(LoopSetup{.max_logits_rows = 3, .max_launched = max_launched}.With(
-        &EngineOptions::max_running_requests, 5));
-    Request request = GenerateRequest(Prompt(70), 30);
-    request.generate()->sampling.temperature = 1.5f;
-    bench.Submit(GenerateRequest(Prompt(30, 1), 40));
-    bench.Step();
-    bench.SubmitOutputs(request, 5);
-    bench.Submit(GenerateRequest(Prompt(30, 1), 40));
-    bench.Finish();
-  }
 }
 
 TEST_F(EngineLoopOverlapTest, WhatIsFlushedWhileAStepComputesIsNotFound) {

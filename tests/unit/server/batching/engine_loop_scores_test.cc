@@ -1,8 +1,6 @@
 // Given tokens scored: those of prompts, and continuations of one prompt.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <memory>
 #include <utility>
 #include <vector>
 
@@ -39,22 +37,6 @@ TEST(EngineLoopScoresTest, ContinuationsOfOneTokenTakeOneStep) {
   const Reader reader = bench.Submit(ScoreRequestFor(Prompt(40), {1, 1, 1, 1}));
   bench.Step();
   bench.ExpectAsAlone(reader);
-}
-
-TEST(EngineLoopScoresTest, ContinuationsMayFillTheContext) {
-  LoopBench bench({.blocks = 2, .max_context = 128});
-  bench.Submit(ScoreRequestFor(Prompt(65), {63, 1, 63}));
-  bench.Finish();
-}
-
-TEST(EngineLoopScoresTest, ChunksAndRowsMayBeAsSmallAsOne) {
-  for (const int64_t most : {1, 3, 64}) {
-    LoopBench bench(
-        LoopSetup{.max_logits_rows = most}.With(&EngineOptions::max_prefill_tokens, most));
-    bench.Submit(ScoreRequestFor(Prompt(70), {4, 1, 11}));
-    bench.Submit(WithPromptScores(GenerateRequest(Prompt(70, 1), 5)));
-    bench.Finish();
-  }
 }
 
 TEST(EngineLoopScoresTest, PromptScoresComeBeforeTheFirstToken) {

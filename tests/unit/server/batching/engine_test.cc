@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <semaphore>
 #include <utility>
 #include <vector>
 
@@ -37,6 +38,9 @@ TEST_F(EngineTest, RefusesOptionsTheModelCannotServe) {
     EXPECT_THAT(Engine::Start(model != nullptr ? *model : model_, options, *Clock::Monotonic()),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)));
   }
+  // What is at the limits is taken.
+  Start({.max_batch_tokens = 512, .max_running_requests = 64});
+  Start({.max_decode_stretch = 1});
 }
 
 TEST_F(EngineTest, RefusesWhatItCannotRun) {
@@ -97,6 +101,16 @@ TEST_F(EngineTest, RefusesWhatItCannotRun) {
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)));
   }
   EXPECT_TRUE(engine_->WaitUntilIdle(absl::ZeroDuration()));
+  // What is at the limits is taken.
+  Request taken[] = {
+      GenerateRequest(Prompt(512), 1),
+      with(GenerateRequest(Prompt(5), 1),
+           [](Request& request, GenerateWork&) {
+             for (int i = 1; i < 64; ++i) request.branch_streams.push_back(UnreadStream());
+           }),
+      ScoreRequestFor(Prompt(500), {12, 1}), claim(12, UnreadStream(12), as_it_is),
+      resumed({1, 2}, [](Request& request, GenerateWork&) { request.prompt = Prompt(510); })};
+  for (Request& request : taken) EXPECT_THAT(engine_->Submit(std::move(request)), IsOk());
 }
 
 TEST_F(EngineTest, RefusesMoreThanTheQueueHolds) {
@@ -174,19 +188,6 @@ TEST_F(EngineTest, StatsTellWhatIsGoingOn) {
   EXPECT_EQ(after.decode_tokens, 2);
   EXPECT_EQ(after.waiting_tokens, 0);
   EXPECT_THAT(after.fault, IsOk());
-}
-
-TEST_F(EngineTest, AFaultIsRecordedUntilAStepSucceeds) {
-  Start();
-  model_.FailOnce(absl::InternalError("lost"));
-  const auto failed = Submit(GenerateRequest(Prompt(5), 5));
-  EXPECT_EQ(failed->WaitForEnd().ends[0].status.code(), absl::StatusCode::kInternal);
-  EXPECT_EQ(engine_->Stats().fault.code(), absl::StatusCode::kInternal);
-  EXPECT_EQ(engine_->Stats().consecutive_faults, 1);
-  const auto next = Submit(GenerateRequest(Prompt(5), 5));
-  EXPECT_EQ(next->WaitForEnd().token_ids(), GenerateAlone(GenerateRequest(Prompt(5), 5), kContext));
-  EXPECT_THAT(engine_->Stats().fault, IsOk());
-  EXPECT_EQ(engine_->Stats().consecutive_faults, 0);
 }
 
 // An engine whose steps take a millisecond for every token.
@@ -274,20 +275,8 @@ TEST_F(EngineTest, IsIdleWhenTheLastOutputHasEnded) {
 
 class EventReader : public KvEventListener {
  public:
-  void OnKvEvents() override {
-    MutexLock lock(&mutex_);
-    ++calls_;
-    changed_.NotifyAll();
-  }
-  void WaitForCalls(int calls) {
-    MutexLock lock(&mutex_);
-    while (calls_ < calls) changed_.Wait(&mutex_);
-  }
-
- private:
-  Mutex mutex_;
-  CondVar changed_;
-  int calls_ = 0;
+  void OnKvEvents() override { calls.release(); }
+  std::counting_semaphore<> calls{0};
 };
 
 TEST_F(EngineTest, TellsOfItsPrefixCacheOnlyIfAsked) {
@@ -318,16 +307,16 @@ TEST_F(EngineTest, ARequestsKvEventsComeBeforeItsEnd) {
   EXPECT_EQ(std::vector(block.tokens.begin(), block.tokens.end()),
             std::vector(prompt.begin() + 64, prompt.begin() + 128));
   EXPECT_EQ(engine_->Stats().kv_events->stored_blocks, 2);
-  reader->WaitForCalls(1);
+  reader->calls.acquire();
 
   EXPECT_EQ(subscription->Next(), nullptr);
   engine_->FlushPrefixCache([](int64_t) {});
-  reader->WaitForCalls(2);
+  reader->calls.acquire();
   EXPECT_EQ(subscription->Next()->events.at(0).kind, KvEvent::Kind::kCleared);
   EXPECT_EQ(subscription->Next(), nullptr);
   EXPECT_FALSE(subscription->closed());
   engine_->Stop();
-  reader->WaitForCalls(3);
+  reader->calls.acquire();
   EXPECT_TRUE(subscription->closed());
 }
 

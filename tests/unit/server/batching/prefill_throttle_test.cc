@@ -35,8 +35,11 @@ struct Outcome {
 
 class Simulation {
  public:
-  explicit Simulation(const Machine& machine, double stretch = 2)
-      : machine_(machine), stretch_(stretch), throttle_(stretch), random_(machine.seed) {}
+  // The decodes alone are known, if there are any.
+  explicit Simulation(const Machine& machine, double stretch = 2, int64_t decodes = 8)
+      : machine_(machine), stretch_(stretch), throttle_(stretch), random_(machine.seed) {
+    if (decodes > 0) DecodeAlone(decodes, 20);
+  }
 
   void DecodeAlone(int64_t decodes, int steps) {
     for (int i = 0; i < steps; ++i) Step(decodes, 0, 0);
@@ -132,10 +135,23 @@ TEST(PrefillThrottleTest, AStretchOfOneLeavesASingleToken) {
   EXPECT_EQ(throttle.PrefillTokens(8), 1);
 }
 
+// Each step of decodes alone is followed by so many with prefill: few until the decodes were
+// measured three times.
+TEST(PrefillThrottleTest, MeasuresTheDecodesAloneNowAndThen) {
+  PrefillThrottle throttle(2);
+  for (const int mixed : {2, 2, 64, 64}) {
+    EXPECT_EQ(throttle.PrefillTokens(8), 0);
+    throttle.Record(8, 0, absl::Milliseconds(10));
+    for (int step = 0; step < mixed; ++step) {
+      ASSERT_GT(throttle.PrefillTokens(8), 0) << step;
+      throttle.Record(8, 16, absl::Milliseconds(20));
+    }
+  }
+}
+
 TEST(PrefillThrottleTest, KeepsTheStretchAndLosesLittleOfTheThroughput) {
   for (const double stretch : {1.5, 2.0, 3.0}) {
     Simulation simulation(Machine{}, stretch);
-    simulation.DecodeAlone(8, 20);
     const Outcome outcome = simulation.Prefill(8, 16384);
     EXPECT_LE(outcome.worst, stretch * 1.15);
     EXPECT_LE(outcome.seconds, simulation.IdealSeconds(8, 16384) * 1.25);
@@ -146,7 +162,6 @@ TEST(PrefillThrottleTest, KeepsTheStretchOnANoisyMachine) {
   int64_t steps = 0, slow_steps = 0;
   for (uint32_t seed = 0; seed < 50; ++seed) {
     Simulation simulation({.noise = 0.1, .hiccups = 0.02, .seed = seed});
-    simulation.DecodeAlone(8, 20);
     const Outcome outcome = simulation.Prefill(8, 16384);
     steps += outcome.steps;
     slow_steps += outcome.slow_steps;
@@ -158,7 +173,6 @@ TEST(PrefillThrottleTest, KeepsTheStretchOnANoisyMachine) {
 
 TEST(PrefillThrottleTest, FollowsThePromptWhateverCameBefore) {
   Simulation simulation(Machine{});
-  simulation.DecodeAlone(8, 20);
   for (int i = 0; i < 100; ++i) simulation.Prefill(8, 100);  // cheap ones
   const Outcome dear = simulation.Prefill(8, 32768, /*cached=*/30000);
   EXPECT_LE(dear.slow_steps, 2);
@@ -168,7 +182,6 @@ TEST(PrefillThrottleTest, FollowsThePromptWhateverCameBefore) {
 
 TEST(PrefillThrottleTest, LearnsFromPrefillWithoutDecodesThatTokensGotDearer) {
   Simulation simulation(Machine{});
-  simulation.DecodeAlone(8, 20);
   simulation.Prefill(8, 1000);
   simulation.Prefill(0, 30000);
   const Outcome outcome = simulation.Prefill(8, 32768, /*cached=*/30000);
@@ -177,7 +190,6 @@ TEST(PrefillThrottleTest, LearnsFromPrefillWithoutDecodesThatTokensGotDearer) {
 
 TEST(PrefillThrottleTest, OneSlowStepDoesNotStopPrefillAndOneFastOneDoesNotUnleashIt) {
   Simulation simulation(Machine{.per_token_and_context = 0});
-  simulation.DecodeAlone(8, 20);
   simulation.Prefill(8, 2000);
   PrefillThrottle& throttle = simulation.throttle();
   const int64_t usual = throttle.PrefillTokens(8);
@@ -192,7 +204,6 @@ TEST(PrefillThrottleTest, OneSlowStepDoesNotStopPrefillAndOneFastOneDoesNotUnlea
 
 TEST(PrefillThrottleTest, KnowsOtherNumbersOfDecodesRoughly) {
   Simulation simulation(Machine{});
-  simulation.DecodeAlone(8, 20);
   simulation.Prefill(8, 4000);
   for (const int64_t decodes : {1, 4, 12, 64, 500}) {
     const Outcome outcome = simulation.Prefill(decodes, 4000);
@@ -205,7 +216,7 @@ TEST(PrefillThrottleTest, MeasuresTheDecodesAnewBesideALongPrompt) {
   slower.base *= 4;
   slower.per_decode *= 4;
   slower.per_token_and_context = 0;
-  Simulation simulation(slower);
+  Simulation simulation(slower, 2, /*decodes=*/0);
   // As if they had been measured when their contexts were short.
   for (int i = 0; i < 3; ++i) simulation.throttle().Record(8, 0, absl::Microseconds(2600));
   const Outcome outcome = simulation.Prefill(8, 100000);
@@ -214,7 +225,7 @@ TEST(PrefillThrottleTest, MeasuresTheDecodesAnewBesideALongPrompt) {
 
 TEST(PrefillThrottleTest, AShortStepLastsFourTimesOneOfASingleToken) {
   const Machine machine{.per_token_and_context = 0};
-  Simulation simulation(machine);
+  Simulation simulation(machine, 2, /*decodes=*/0);
   EXPECT_EQ(simulation.throttle().ShortStepTokens(), PrefillThrottle::kMinShortStep);
   simulation.DecodeAlone(1, 20);
   simulation.Prefill(1, 4000);
@@ -223,8 +234,8 @@ TEST(PrefillThrottleTest, AShortStepLastsFourTimesOneOfASingleToken) {
 }
 
 TEST(PrefillThrottleTest, ShortStepsOfPromptsAloneSayNothingOfATokensCost) {
-  Simulation simulation(Machine{.base = 10e-3, .per_token = 0.05e-3, .per_token_and_context = 0});
-  simulation.DecodeAlone(1, 20);
+  const Machine machine{.base = 10e-3, .per_token = 0.05e-3, .per_token_and_context = 0};
+  Simulation simulation(machine, 2, /*decodes=*/1);
   simulation.Prefill(0, 8192);
   const int64_t tokens = simulation.throttle().ShortStepTokens();
   simulation.Prefill(0, 512, /*cached=*/0, /*max_chunk=*/16);

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "model/base/errors.h"
+#include "tests/support/status_matchers.h"
 #include "tests/unit/server/batching/requests.h"
 
 namespace tlm {
@@ -52,9 +53,26 @@ Request WithDeadline(absl::Duration in, int64_t max_new_tokens = 1) {
   return request;
 }
 
+// Pushes a request whose prompt has `tokens` tokens.
+absl::Status Push(RequestQueue& queue, int64_t tokens, absl::Time now = kNow) {
+  return queue.Push(GenerateRequest(Prompt(tokens), 1), now);
+}
+void Fill(RequestQueue& queue, int requests, int64_t tokens) {
+  for (int i = 0; i < requests; ++i) ASSERT_THAT(Push(queue, tokens), IsOk());
+}
+void ExpectRefused(const absl::Status& status, absl::StatusCode code, const char* reason) {
+  EXPECT_EQ(status.code(), code);
+  EXPECT_EQ(ReasonOf(status), reason);
+}
+constexpr absl::StatusCode kExhausted = absl::StatusCode::kResourceExhausted;
+
 class MeasuredQueueTest : public ::testing::Test {
  protected:
   MeasuredQueueTest() { queue_.SetEstimates(Measured(2)); }
+
+  absl::Status Push(Request request, int64_t cached_tokens = 0) {
+    return queue_.Push(std::move(request), kNow, cached_tokens);
+  }
 
   RequestQueue queue_{{.requests = 100, .prompt_tokens = 1 << 20}};
 };
@@ -79,43 +97,32 @@ TEST(RequestQueueTest, PushMovesIfAndOnlyIfItReturnsOk) {
 
 TEST(RequestQueueTest, BoundsRequestsUntilTheyAreReleased) {
   RequestQueue queue({.requests = 2, .prompt_tokens = 100});
-  ASSERT_TRUE(queue.Push(GenerateRequest(Prompt(1), 1), kNow).ok());
-  ASSERT_TRUE(queue.Push(GenerateRequest(Prompt(1), 1), kNow).ok());
+  Fill(queue, 2, 1);
   EXPECT_EQ(queue.Take().size(), 2);
-
-  const absl::Status refused = queue.Push(GenerateRequest(Prompt(1), 1), kNow);
-  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(ReasonOf(refused), "QUEUE_FULL");
-
+  ExpectRefused(Push(queue, 1), kExhausted, "QUEUE_FULL");
   queue.Release(GenerateRequest({}, 1), 1);
-  EXPECT_TRUE(queue.Push(GenerateRequest(Prompt(1), 1), kNow).ok());
+  EXPECT_THAT(Push(queue, 1), IsOk());
 }
 
 TEST(RequestQueueTest, BoundsPromptTokens) {
   RequestQueue queue({.requests = 10, .prompt_tokens = 100});
-  ASSERT_TRUE(queue.Push(GenerateRequest(Prompt(60), 1), kNow).ok());
-  const absl::Status refused = queue.Push(GenerateRequest(Prompt(41), 1), kNow);
-  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(ReasonOf(refused), "QUEUED_TOKENS");
-  EXPECT_TRUE(queue.Push(GenerateRequest(Prompt(40), 1), kNow).ok());
+  Fill(queue, 1, 60);
+  ExpectRefused(Push(queue, 41), kExhausted, "QUEUED_TOKENS");
+  EXPECT_THAT(Push(queue, 40), IsOk());
   EXPECT_EQ(queue.waiting().prompt_tokens, 100);
   EXPECT_EQ(queue.waiting().requests, 2);
 }
 
 TEST(RequestQueueTest, AnEmptyQueueTakesAPromptOfAnyLength) {
   RequestQueue queue({.requests = 10, .prompt_tokens = 100});
-  EXPECT_TRUE(queue.Push(GenerateRequest(Prompt(500), 1), kNow).ok());
-  EXPECT_EQ(ReasonOf(queue.Push(GenerateRequest(Prompt(1), 1), kNow)), "QUEUED_TOKENS");
+  EXPECT_THAT(Push(queue, 500), IsOk());
+  EXPECT_EQ(ReasonOf(Push(queue, 1)), "QUEUED_TOKENS");
 }
 
 TEST(RequestQueueTest, RetryTimeIsWhenThereIsRoomAgain) {
   RequestQueue queue({.requests = 10, .prompt_tokens = 1 << 20});
-  for (int i = 0; i < 10; ++i) {
-    ASSERT_TRUE(queue.Push(GenerateRequest(Prompt(100), 1), kNow).ok());
-  }
-  const auto retry = [&](absl::Time now) {
-    return RetryAfterOf(queue.Push(GenerateRequest(Prompt(100), 1), now));
-  };
+  Fill(queue, 10, 100);
+  const auto retry = [&](absl::Time now) { return RetryAfterOf(Push(queue, 100, now)); };
   EXPECT_EQ(retry(kNow), absl::Seconds(1));  // a guess
   queue.SetEstimates(DrainedAt(2));
   // The first of the refused has the next place, the second that after it.
@@ -132,39 +139,33 @@ TEST(RequestQueueTest, RetryTimeIsWhenThereIsRoomAgain) {
 TEST(RequestQueueTest, RetryTimeForTokensIsWhenTheyHaveRoom) {
   RequestQueue queue({.requests = 10, .prompt_tokens = 1000});
   queue.SetEstimates(DrainedAt(2));  // 200 tokens a second
-  for (int i = 0; i < 9; ++i) {
-    ASSERT_TRUE(queue.Push(GenerateRequest(Prompt(100), 1), kNow).ok());
-  }
-  const auto retry = [&](int64_t tokens) {
-    return RetryAfterOf(queue.Push(GenerateRequest(Prompt(tokens), 1), kNow));
-  };
-  EXPECT_EQ(retry(300), absl::Seconds(1));       // 200 too many
-  EXPECT_EQ(retry(100000), absl::Seconds(4.5));  // when nothing waits
-  EXPECT_TRUE(queue.Push(GenerateRequest(Prompt(100), 1), kNow).ok());
+  Fill(queue, 9, 100);
+  EXPECT_EQ(RetryAfterOf(Push(queue, 300)), absl::Seconds(1));       // 200 too many
+  EXPECT_EQ(RetryAfterOf(Push(queue, 100000)), absl::Seconds(4.5));  // when nothing waits
+  EXPECT_THAT(Push(queue, 100), IsOk());
 }
 
 TEST(RequestQueueTest, RetryTimeStaysReasonable) {
   RequestQueue queue({.requests = 1, .prompt_tokens = 100});
-  ASSERT_TRUE(queue.Push(GenerateRequest(Prompt(1), 1), kNow).ok());
+  Fill(queue, 1, 1);
   queue.SetEstimates(DrainedAt(1e-3));
-  EXPECT_EQ(RetryAfterOf(queue.Push(GenerateRequest(Prompt(1), 1), kNow)), absl::Minutes(1));
+  EXPECT_EQ(RetryAfterOf(Push(queue, 1)), absl::Minutes(1));
   queue.SetEstimates(DrainedAt(1e6));
-  EXPECT_EQ(RetryAfterOf(queue.Push(GenerateRequest(Prompt(1), 1), kNow + absl::Hours(1))),
-            absl::Milliseconds(50));
+  EXPECT_EQ(RetryAfterOf(Push(queue, 1, kNow + absl::Hours(1))), absl::Milliseconds(50));
 }
 
 TEST(RequestQueueTest, CheckOpenSaysWhatTheSmallestRequestWouldHear) {
   RequestQueue queue({.requests = 2, .prompt_tokens = 100}, /*max_time=*/absl::Seconds(1));
   queue.SetEstimates(DrainedAt(2));
-  EXPECT_TRUE(queue.CheckOpen(kNow).ok());
-  ASSERT_TRUE(queue.Push(GenerateRequest(Prompt(99), 1), kNow).ok());
-  EXPECT_TRUE(queue.CheckOpen(kNow).ok());
-  ASSERT_TRUE(queue.Push(GenerateRequest(Prompt(1), 1), kNow).ok());
+  for (const int64_t tokens : {99, 1}) {
+    EXPECT_THAT(queue.CheckOpen(kNow), IsOk());
+    Fill(queue, 1, tokens);
+  }
   const absl::Status full = queue.CheckOpen(kNow);
   EXPECT_EQ(ReasonOf(full), "QUEUE_FULL");
   EXPECT_EQ(RetryAfterOf(full), absl::Milliseconds(500));
   for (const Request& request : queue.Take()) queue.Release(request, InputTokens(request));
-  ASSERT_TRUE(queue.Push(GenerateRequest(Prompt(100), 1), kNow).ok());
+  Fill(queue, 1, 100);
   EXPECT_EQ(ReasonOf(queue.CheckOpen(kNow)), "QUEUED_TOKENS");
   queue.Close();
   EXPECT_EQ(ReasonOf(queue.CheckOpen(kNow)), "DRAINING");
@@ -174,18 +175,13 @@ TEST(RequestQueueTest, CheckOpenSaysWhatTheSmallestRequestWouldHear) {
 TEST(RequestQueueTest, RefusesWhatWouldWaitTooLong) {
   RequestQueue queue({.requests = 100, .prompt_tokens = 1 << 20}, absl::Seconds(3));
   queue.SetEstimates(DrainedAt(2));
-  for (int i = 0; i < 7; ++i) {
-    ASSERT_TRUE(queue.Push(GenerateRequest(Prompt(100), 1), kNow).ok());
-  }
-  const absl::Status refused = queue.Push(GenerateRequest(Prompt(100), 1), kNow);
-  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(ReasonOf(refused), "QUEUE_FULL");
+  Fill(queue, 7, 100);
+  const absl::Status refused = Push(queue, 100);
+  ExpectRefused(refused, kExhausted, "QUEUE_FULL");
   EXPECT_EQ(refused.message(), "the queue takes about 3.5s, the limit is 3s");
   EXPECT_EQ(RetryAfterOf(refused), absl::Milliseconds(500));
   // Those that go before the others wait less.
-  Request urgent = GenerateRequest(Prompt(100), 1);
-  urgent.priority = 1;
-  EXPECT_TRUE(queue.Push(std::move(urgent), kNow).ok());
+  EXPECT_THAT(queue.Push(WithPriority(1, GenerateRequest(Prompt(100), 1)), kNow), IsOk());
 }
 
 TEST(RequestQueueTest, AnEmptyQueueRefusesNothingForItsWait) {
@@ -199,8 +195,7 @@ TEST_F(MeasuredQueueTest, RefusesWhatCannotBeDoneInTime) {
   request.generate()->stop.min_new_tokens = 201;
   request.deadline = kNow + absl::Milliseconds(2900);  // of six seconds
   const absl::Status refused = queue_.Push(std::move(request), kNow);
-  EXPECT_EQ(refused.code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_EQ(ReasonOf(refused), "INFEASIBLE");
+  ExpectRefused(refused, absl::StatusCode::kDeadlineExceeded, "INFEASIBLE");
   EXPECT_EQ(refused.message(),
             "2.9s are left until the deadline; by the measured rates the least that is asked for "
             "takes 6s, and the queue before it 0");
@@ -211,40 +206,31 @@ TEST_F(MeasuredQueueTest, RefusesWhatCannotBeDoneInTime) {
 }
 
 TEST_F(MeasuredQueueTest, TheTimeInTheQueueCountsToo) {
-  for (int i = 0; i < 20; ++i) {
-    ASSERT_TRUE(queue_.Push(WithDeadline(absl::Seconds(60)), kNow).ok());
-  }
-  EXPECT_EQ(ReasonOf(queue_.Push(WithDeadline(absl::Seconds(60)), kNow)), "");
+  for (int i = 0; i <= 20; ++i) ASSERT_THAT(Push(WithDeadline(absl::Seconds(60))), IsOk());
   // Behind all of them, and with as little time as if it were before them.
-  Request low = WithDeadline(absl::Seconds(5));
-  low.priority = -1;
-  EXPECT_EQ(ReasonOf(queue_.Push(std::move(low), kNow)), "INFEASIBLE");
+  EXPECT_EQ(ReasonOf(Push(WithPriority(-1, WithDeadline(absl::Seconds(5))))), "INFEASIBLE");
 }
 
 TEST_F(MeasuredQueueTest, EarlierDeadlinesDoNotWaitForLaterOnes) {
-  for (int i = 0; i < 20; ++i) {
-    ASSERT_TRUE(queue_.Push(WithDeadline(absl::Seconds(60)), kNow).ok());
-  }
-  EXPECT_TRUE(queue_.Push(WithDeadline(absl::Seconds(1)), kNow).ok());
+  for (int i = 0; i < 20; ++i) ASSERT_THAT(Push(WithDeadline(absl::Seconds(60))), IsOk());
+  EXPECT_THAT(Push(WithDeadline(absl::Seconds(1))), IsOk());
 }
 
 TEST_F(MeasuredQueueTest, RefusesWhatWouldProbablyBeBegunInVain) {
   // Four seconds to run, and half a second to wait for each of the others.
   absl::Status status;
-  while (status.ok()) status = queue_.Push(WithDeadline(absl::Seconds(12), 390), kNow);
+  while (status.ok()) status = Push(WithDeadline(absl::Seconds(12), 390));
   EXPECT_EQ(queue_.waiting().requests, 12);
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(ReasonOf(status), "QUEUE_FULL");
+  ExpectRefused(status, kExhausted, "QUEUE_FULL");
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("12s are left until the deadline, the queue takes about 6s and the"));
   EXPECT_TRUE(RetryAfterOf(status).has_value());
-  EXPECT_TRUE(queue_.Push(WithDeadline(absl::Seconds(14), 390), kNow).ok());
+  EXPECT_THAT(Push(WithDeadline(absl::Seconds(14), 390)), IsOk());
 }
 
 TEST_F(MeasuredQueueTest, TheLengthOfARequestAloneIsNoReasonToRefuseIt) {
   // An hour's worth of tokens, with a deadline that cuts them off.
-  EXPECT_TRUE(queue_.Push(WithDeadline(absl::Seconds(30), 1 << 20), kNow).ok());
-  EXPECT_TRUE(queue_.Push(WithDeadline(absl::Seconds(30), 1 << 20), kNow).ok());
+  for (int i = 0; i < 2; ++i) EXPECT_THAT(Push(WithDeadline(absl::Seconds(30), 1 << 20)), IsOk());
 }
 
 TEST_F(MeasuredQueueTest, KeepsTheChanceOfThoseThatWait) {
@@ -253,13 +239,12 @@ TEST_F(MeasuredQueueTest, KeepsTheChanceOfThoseThatWait) {
   const int64_t taken = queue_.waiting().requests;
   EXPECT_GE(taken, 10);
   EXPECT_LE(taken, 20);
-  const absl::Status refused = queue_.Push(WithDeadline(absl::Seconds(5)), kNow);
-  EXPECT_EQ(ReasonOf(refused), "QUEUE_FULL");
+  EXPECT_EQ(ReasonOf(Push(WithDeadline(absl::Seconds(5)))), "QUEUE_FULL");
   // They have gained time since.
   for (Request& request : queue_.Take()) {
     if (queue_.waiting().requests > taken / 2) queue_.Release(request, InputTokens(request));
   }
-  EXPECT_TRUE(queue_.Push(WithDeadline(absl::Seconds(5)), kNow).ok());
+  EXPECT_THAT(Push(WithDeadline(absl::Seconds(5))), IsOk());
 }
 
 TEST_F(MeasuredQueueTest, TenantsDoNotWaitForEachOthersDeadlines) {
@@ -280,22 +265,18 @@ TEST_F(MeasuredQueueTest, ASoftDeadlineIsAlwaysMet) {
 
 TEST(RequestQueueTest, ClosedRefusesButKeepsWhatItHas) {
   RequestQueue queue({.requests = 10, .prompt_tokens = 100});
-  ASSERT_TRUE(queue.Push(GenerateRequest(Prompt(1), 1), kNow).ok());
+  Fill(queue, 1, 1);
   queue.Close();
   queue.Close();
   Request request = GenerateRequest(Prompt(1), 1);
-  const absl::Status refused = queue.Push(std::move(request), kNow);
-  EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(ReasonOf(refused), "DRAINING");
+  ExpectRefused(queue.Push(std::move(request), kNow), absl::StatusCode::kUnavailable, "DRAINING");
   EXPECT_NE(request.stream, nullptr);
   EXPECT_EQ(queue.Take().size(), 1);
 }
 
 TEST(RequestQueueTest, TakeIsInOrderOfArrivalAndEmpties) {
   RequestQueue queue({.requests = 10, .prompt_tokens = 100});
-  for (int64_t tokens = 1; tokens <= 4; ++tokens) {
-    ASSERT_TRUE(queue.Push(GenerateRequest(Prompt(tokens), 1), kNow).ok());
-  }
+  for (int64_t tokens = 1; tokens <= 4; ++tokens) Fill(queue, 1, tokens);
   const std::vector<Request> taken = queue.Take();
   ASSERT_EQ(taken.size(), 4);
   for (size_t i = 0; i < 4; ++i) EXPECT_EQ(taken[i].prompt.size(), i + 1);
@@ -309,7 +290,7 @@ TEST(RequestQueueTest, WorkAWakeAndNoTimeEndAWait) {
   for (const bool push : {true, false}) {
     const auto end = [&] {
       if (!push) return queue.Wake();
-      EXPECT_TRUE(queue.Push(GenerateRequest(Prompt(1), 1), kNow).ok());
+      EXPECT_THAT(Push(queue, 1), IsOk());
     };
     end();  // before the wait
     queue.WaitForWork(absl::InfiniteDuration());

@@ -183,14 +183,6 @@ class AllPlacesTakenTest : public SchedulerSharesTest {
   }
 };
 
-TEST_F(AllPlacesTakenTest, OneThatComesFindsAPlaceAtOnce) {
-  Sequence* const other = AddOutputs("other", 1, 5);
-  bench_.Step();
-  EXPECT_EQ(other->generated_tokens(), 1);
-  EXPECT_EQ(bench_.scheduler.preemptions(), 1);
-  EXPECT_EQ(bench_.scheduler.running(), 64);
-}
-
 TEST_F(AllPlacesTakenTest, OneThatComesWhileAStepComputesIsInTheNext) {
   const StepPlan running = bench_.scheduler.Plan();
   bench_.Launch(running);

@@ -24,24 +24,6 @@ TEST(SchedulerTest, DecodesComeBeforePrefillsWhateverTheirPriority) {
   EXPECT_EQ(plan.chunks[1].num_rows, 1);
 }
 
-TEST(SchedulerTest, BoundsTheTokensOfAStep) {
-  SchedulerBench bench(WideBut(&SchedulerLimits::max_batch_tokens, 100));
-  Sequence* const first = bench.Add(GenerateRequest(Prompt(70), 1));
-  Sequence* const second = bench.Add(GenerateRequest(Prompt(70), 1));
-  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(first, 70), Of(second, 30)));
-  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(second, 40)));
-}
-
-TEST(SchedulerTest, BoundsPrefillTokensSummedOverAllSequences) {
-  SchedulerBench bench(WideBut(&SchedulerLimits::max_prefill_tokens, 50));
-  Sequence* const decoding = bench.Add(GenerateRequest(Prompt(50), 100));
-  bench.Step();
-  Sequence* const first = bench.Add(GenerateRequest(Prompt(30), 1));
-  Sequence* const second = bench.Add(GenerateRequest(Prompt(30), 1));
-  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(decoding, 1), Of(first, 30), Of(second, 20)));
-  EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(decoding, 1), Of(second, 10)));
-}
-
 TEST(SchedulerTest, HoldsBackLongPromptsAlone) {
   SchedulerBench bench(WideBut(&SchedulerLimits::short_prompt_tokens, 40));
   Sequence* const decoding = bench.Add(GenerateRequest(Prompt(40), 100));
@@ -85,16 +67,6 @@ TEST(SchedulerTest, AMoreUrgentArrivalOvertakesARunningPrefill) {
   Sequence* const fast = bench.Add(WithPriority(1, GenerateRequest(Prompt(64), 1)));
   EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(fast, 64)));
   EXPECT_THAT(Chunks(bench.Step()), ElementsAre(Of(slow, 64)));
-}
-
-TEST(SchedulerTest, BoundsRunningSequences) {
-  SchedulerBench bench(WideBut(&SchedulerLimits::max_running_requests, 2));
-  for (int i = 0; i < 3; ++i) bench.Add(GenerateRequest(Prompt(5), 2));
-  EXPECT_EQ(bench.Step().chunks.size(), 2);
-  EXPECT_EQ(bench.scheduler.running(), 2);
-  EXPECT_EQ(bench.scheduler.waiting(), 1);
-  EXPECT_EQ(bench.Step().chunks.size(), 2);  // both end
-  EXPECT_EQ(bench.Step().chunks.size(), 1);
 }
 
 TEST(SchedulerTest, RunsNoMoreThanCanAllDecodeInOneStep) {

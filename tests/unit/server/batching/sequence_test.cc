@@ -85,48 +85,28 @@ TEST_P(OutputEndTest, IsTheSameWhereverItsTokensWereDrawn) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Ends, OutputEndTest,
-    ::testing::Values(
-        Output{{1, 2}, {.max_new_tokens = 3, .ending_ids = {}}},
-        Output{
-            {1, 2, 3}, {.max_new_tokens = 3, .ending_ids = {}}, kContext, 2, FinishReason::kLength},
-        Output{{1, 2, 3, 4},
-               {.max_new_tokens = 3, .ending_ids = {}},
-               kContext,
-               2,
-               FinishReason::kLength},
-        Output{{1, 2, 3},
-               {.max_new_tokens = 9, .ending_ids = {}},
-               12,
-               1,
-               FinishReason::kContextLength},
-        Output{{1}, {.max_new_tokens = 9, .ending_ids = {}}, 10, 0, FinishReason::kContextLength},
-        Output{{4, 5, 3},
-               {.max_new_tokens = 9, .ending_ids = EndingIds({5})},
-               kContext,
-               1,
-               FinishReason::kEos,
-               5},
-        Output{{4, 7},
-               {.max_new_tokens = 9, .ending_ids = EndingIds({}, {6, 7})},
-               kContext,
-               1,
-               FinishReason::kStopToken,
-               7},
-        // An id ends nothing among the first min_new_tokens, and counts before the lengths.
-        Output{{1, 5, 5, 2},
-               {.max_new_tokens = 9, .min_new_tokens = 2, .ending_ids = EndingIds({5})},
-               kContext,
-               2,
-               FinishReason::kEos,
-               5},
-        Output{{5},
-               {.max_new_tokens = 1, .ending_ids = EndingIds({5})},
-               11,
-               0,
-               FinishReason::kEos,
-               5}));
+Output EndsAt(size_t end, std::vector<int32_t> tokens, StopCriteria stop, FinishReason reason,
+              int32_t matched_token = -1, int64_t max_context = kContext) {
+  return {std::move(tokens), std::move(stop), max_context, end, reason, matched_token};
+}
+
+std::vector<Output> Outputs() {
+  using enum FinishReason;
+  const auto up_to = [](int64_t length, EndingIds ids = {}, int64_t least = 0) {
+    return StopCriteria{
+        .max_new_tokens = length, .min_new_tokens = least, .ending_ids = std::move(ids)};
+  };
+  return {Output{{1, 2}, up_to(3)}, EndsAt(2, {1, 2, 3}, up_to(3), kLength),
+          EndsAt(2, {1, 2, 3, 4}, up_to(3), kLength),
+          EndsAt(1, {1, 2, 3}, up_to(9), kContextLength, -1, 12),
+          EndsAt(0, {1}, up_to(9), kContextLength, -1, 10),
+          EndsAt(1, {4, 5, 3}, up_to(9, EndingIds({5})), kEos, 5),
+          EndsAt(1, {4, 7}, up_to(9, EndingIds({}, {6, 7})), kStopToken, 7),
+          // An id ends nothing among the first min_new_tokens, and counts before the lengths.
+          EndsAt(2, {1, 5, 5, 2}, up_to(9, EndingIds({5}), 2), kEos, 5),
+          EndsAt(0, {5}, up_to(1, EndingIds({5})), kEos, 5, 11)};
+}
+INSTANTIATE_TEST_SUITE_P(Ends, OutputEndTest, ::testing::ValuesIn(Outputs()));
 
 TEST(SequenceTest, AChunkWithoutARowStopsBeforeTheLastToken) {
   Sequence sequence(GenerateRequest(Prompt(10), 3), 0);
@@ -198,9 +178,7 @@ TEST(SequenceTest, CountsTokensForPenaltiesOnlyWhenThereAreAny) {
     Request request = GenerateRequest({3, 4, 3}, 5);
     request.generate()->sampling.presence_penalty = penalties ? 0.5f : 0.0f;
     Sequence sequence(std::move(request), 0);
-    sequence.Append(4, kContext);
-    sequence.Append(5, kContext);
-    sequence.Append(5, kContext);
+    for (const int32_t token : {4, 5, 5}) sequence.Append(token, kContext);
     EXPECT_EQ(sequence.history().seen().size(), penalties ? 3 : 0);
     if (!penalties) continue;
     EXPECT_TRUE(sequence.history().seen().at(3).in_prompt);
@@ -333,17 +311,10 @@ TEST(SequenceTest, ABranchOfWholeBlocksTakesNone) {
   EXPECT_EQ(branches[0]->End(absl::OkStatus(), Finish(), absl::UnixEpoch()).kv_blocks_peak, 1);
 }
 
-// Outputs that another replica began.
-
-Request Resumed(std::vector<int32_t> generated, int64_t max_new_tokens) {
-  Request request = GenerateRequest(Prompt(10), max_new_tokens);
-  request.generate()->generated = std::move(generated);
+TEST(SequenceTest, TokensThatAnotherReplicaDrewCountAsGenerated) {
+  Request request = GenerateRequest(Prompt(10), 5);
+  request.generate()->generated = {7, 8, 7};
   request.generate()->stop.ending_ids = EndingIds({5});
-  return request;
-}
-
-TEST(SequenceTest, ResumedTokensCountAsGenerated) {
-  Request request = Resumed({7, 8, 7}, 5);
   request.generate()->sampling.presence_penalty = 1;
   request.generate()->stop.min_new_tokens = 4;
   Sequence sequence(std::move(request), 0);
@@ -365,10 +336,11 @@ TEST(SequenceTest, GrowsByWholeBlocksOrNotAtAll) {
   Sequence sequence(GenerateRequest(Prompt(65), 3), 0);
   EXPECT_FALSE(sequence.Grow(pool, 3 * 64 + 1));
   EXPECT_EQ(pool.free_blocks(), 3);
-  ASSERT_TRUE(sequence.Grow(pool, 65));
-  EXPECT_EQ(sequence.blocks().size(), 2);
-  ASSERT_TRUE(sequence.Grow(pool, 128));
-  EXPECT_EQ(pool.free_blocks(), 1);
+  for (const int64_t tokens : {65, 128}) {
+    ASSERT_TRUE(sequence.Grow(pool, tokens));
+    EXPECT_EQ(sequence.blocks().size(), 2);
+    EXPECT_EQ(pool.free_blocks(), 1);
+  }
   sequence.ReleaseBlocks(pool);
   EXPECT_EQ(pool.free_blocks(), 3);
   EXPECT_EQ(sequence.blocks().size(), 0);

@@ -27,8 +27,6 @@
 namespace tlm {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
 constexpr auto kPatience = std::chrono::seconds(20);
@@ -83,13 +81,16 @@ class Peer {
 // A connection over TCP that sends any bytes.
 class RawPeer {
  public:
-  explicit RawPeer(const std::string& endpoint) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
+  // Shakes hands as a socket of this type, if one is given.
+  explicit RawPeer(const std::string& endpoint, const std::string& type = "")
+      : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     address.sin_port =
         htons(static_cast<uint16_t>(std::stoi(endpoint.substr(endpoint.rfind(':') + 1))));
     EXPECT_EQ(connect(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    EXPECT_TRUE(type.empty() || ShakeHands(type));
   }
 
   // False: the connection has ended, or `stop` is set.
@@ -108,16 +109,6 @@ class RawPeer {
     return bytes.empty();
   }
 
-  // As a socket of this type. libzmq refuses messages that come before its READY has gone.
-  bool ShakeHands(const std::string& type) {
-    bool sent = Send(ZmtpGreeting() + ZmtpReady(type));
-    while (sent && !Has("\5READY") && !ended_) {
-      pollfd readable = {socket_.get(), POLLIN, 0};
-      sent = poll(&readable, 1, 20'000) > 0;
-    }
-    return sent && !ended_;
-  }
-
   // Whether `wanted` has come so far; empty: the end.
   bool Has(const std::string& wanted) {
     char bytes[4096];
@@ -131,6 +122,16 @@ class RawPeer {
   }
 
  private:
+  // libzmq refuses messages that come before its READY has gone.
+  bool ShakeHands(const std::string& type) {
+    bool sent = Send(ZmtpGreeting() + ZmtpReady(type));
+    while (sent && !Has("\5READY") && !ended_) {
+      pollfd readable = {socket_.get(), POLLIN, 0};
+      sent = poll(&readable, 1, 20'000) > 0;
+    }
+    return sent && !ended_;
+  }
+
   const Descriptor socket_;
   std::string received_;
   bool ended_ = false;
@@ -150,9 +151,9 @@ std::string RandomTopics(int count, size_t bytes) {
   return all;
 }
 
-std::string Repeated(const std::string& text, int times) {
+std::string Repeated(std::string_view text, int times) {
   std::string all;
-  for (int i = 0; i < times; ++i) all += text;
+  while (times-- > 0) all += text;
   return all;
 }
 
@@ -239,22 +240,21 @@ TEST_F(ZmqPublisherTest, EventsHaveTheFormOfVllm) {
   Store(5, 4);
   Step();
   const Json batch = Json::from_msgpack(ToMsgpack(*subscription->Next()));
-  const auto tokens = [](std::vector<int> contents) {
-    Json ids = Json::array();
-    for (const int content : contents) {
-      for (int i = 0; i < kBlockTokens; ++i) ids.push_back(content);
-    }
-    return ids;
-  };
   const auto hash = [](uint64_t block) { return Json(~block); };
-  const Json none;
-  const Json expected = Json::array(
-      {Json::array({"BlockStored", Json::array({hash(1), hash(2), hash(3)}), none,
-                    tokens({1, 2, 3}), 64, none, "GPU", none}),
-       Json::array({"BlockRemoved", Json::array({hash(3)}), "GPU"}),
-       Json::array({"BlockStored", Json::array({hash(4), hash(5)}), none, tokens({4, 5}), 64, none,
-                    "GPU", none, Json::array({Json::array({"secret"}), none})})});
-  EXPECT_EQ(batch, Json::array({1800000000.5, expected, 0}));
+  const auto stored = [&](std::vector<uint64_t> blocks) {
+    Json hashes = Json::array();
+    Json tokens = Json::array();
+    for (const uint64_t block : blocks) {
+      hashes.push_back(hash(block));
+      tokens.insert(tokens.end(), kBlockTokens, block);
+    }
+    return Json::array({"BlockStored", hashes, nullptr, tokens, 64, nullptr, "GPU", nullptr});
+  };
+  const Json removed = Json::array({"BlockRemoved", Json::array({hash(3)}), "GPU"});
+  Json salted = stored({4, 5});
+  salted.push_back(Json::parse(R"([["secret"], null])"));
+  const Json events = Json::array({stored({1, 2, 3}), removed, salted});
+  EXPECT_EQ(batch, Json::array({1800000000.5, events, 0}));
   Store(6, 5);
   Step();
   const Json next = Json::from_msgpack(ToMsgpack(*subscription->Next()));
@@ -266,44 +266,38 @@ TEST_F(ZmqPublisherTest, PublishesWhatHappens) {
   Start("tcp://127.0.0.1:*", "", "kv@pod@model");
   EXPECT_THAT(publisher_->endpoint(), ::testing::MatchesRegex("tcp://127.0.0.1:[0-9]+"));
   Peer subscriber(zmq::socket_type::sub, publisher_->endpoint());
-  BlockId block = 0;
-  const Message first = FirstReceived(subscriber, &block);
+  const Message first = FirstReceived(subscriber, &block_);
   EXPECT_EQ(first.topic, "kv@pod@model");
   Store(5000, kNoBlock, {"tenant", ""});
   Step();
   recorder_.OnFlushed();
   Step();
-  const auto cleared = subscriber.Receive();
-  ASSERT_TRUE(cleared.has_value());
-  EXPECT_EQ(cleared->number, first.number + 1) << "another tenant's block was told";
-  EXPECT_EQ(cleared->batch[1], Json::parse(R"([["AllBlocksCleared"]])"));
+  const Message cleared = subscriber.Receive().value();
+  EXPECT_EQ(cleared.number, first.number + 1) << "another tenant's block was told";
+  EXPECT_EQ(cleared.batch[1], Json::parse(R"([["AllBlocksCleared"]])"));
   EXPECT_EQ(publisher_->dropped(), 0);
 }
 
 TEST_F(ZmqPublisherTest, AnswersReplays) {
   Start(Ipc("events"), Ipc("replay"), "topic");
   Subscribe();
-  const uint64_t last = last_;
   Peer dealer(zmq::socket_type::dealer, publisher_->replay_endpoint());
   const auto replay = [&](std::vector<std::string> request) {
-    for (size_t i = 0; i < request.size(); ++i) {
-      dealer.socket().send(zmq::buffer(request[i]), i + 1 < request.size()
-                                                        ? zmq::send_flags::sndmore
-                                                        : zmq::send_flags::none);
+    for (const std::string& frame : request) {
+      const bool last = &frame == &request.back();
+      dealer.socket().send(zmq::buffer(frame),
+                           last ? zmq::send_flags::none : zmq::send_flags::sndmore);
     }
   };
   const auto answers = [&] {
     std::vector<std::pair<uint64_t, std::string>> received;
-    for (;;) {
-      const auto frames = dealer.Frames();
-      if (!frames.has_value() || frames->size() != 3) {
-        ADD_FAILURE();
-        return received;
-      }
-      EXPECT_EQ(frames->at(0), "");
-      received.emplace_back(NumberOf(frames->at(1)), frames->at(2));
-      if (received.back().first == ~uint64_t{0}) return received;
-    }
+    do {
+      const std::vector<std::string> frames = dealer.Frames().value();
+      EXPECT_EQ(frames.size(), 3u);
+      EXPECT_EQ(frames.at(0), "");
+      received.emplace_back(NumberOf(frames.at(1)), frames.at(2));
+    } while (received.back().first != ~uint64_t{0});
+    return received;
   };
   // These are no requests.
   replay({"", "short"});
@@ -311,10 +305,10 @@ TEST_F(ZmqPublisherTest, AnswersReplays) {
   replay({"", std::string(8, '\0'), "more", "and more"});
   replay({"", std::string(8, '\0')});
   const auto all = answers();
-  ASSERT_EQ(all.size(), last + 2);
-  for (uint64_t number = 0; number <= last; ++number) EXPECT_EQ(all[number].first, number);
+  ASSERT_EQ(all.size(), last_ + 2);
+  for (uint64_t number = 0; number <= last_; ++number) EXPECT_EQ(all[number].first, number);
   EXPECT_EQ(Json::from_msgpack(all[0].second)[1], Json::parse(R"([["AllBlocksCleared"]])"));
-  EXPECT_EQ(Json::from_msgpack(all[last].second)[1][0][0], "BlockStored");
+  EXPECT_EQ(Json::from_msgpack(all[last_].second)[1][0][0], "BlockStored");
   EXPECT_EQ(all.back().second, "");
   replay({"", std::string(7, '\0') + '\1'});
   EXPECT_EQ(answers().at(0).first, 1u);
@@ -356,8 +350,7 @@ TEST_F(ZmqPublisherTest, PeersTakeNoMemory) {
   };
   for (const auto& each : kCases) {
     SCOPED_TRACE(each.what);
-    RawPeer peer(each.endpoint);
-    ASSERT_TRUE(peer.ShakeHands(each.type));
+    RawPeer peer(each.endpoint, each.type);
     const std::string bytes = each.bytes + kPing;
     const int64_t before = ResidentBytes();
     std::atomic<bool> stop = false;
@@ -380,8 +373,8 @@ TEST_F(ZmqPublisherTest, EndlessSubscriptionsDelayNeitherEventsNorTheEnd) {
   std::vector<std::thread> senders;
   for (int i = 0; i < 8; ++i) {
     senders.emplace_back([&, subscribes = i % 4 != 0] {
-      RawPeer peer(subscribes ? publisher_->endpoint() : publisher_->replay_endpoint());
-      ASSERT_TRUE(peer.ShakeHands(subscribes ? "SUB" : "DEALER"));
+      RawPeer peer(subscribes ? publisher_->endpoint() : publisher_->replay_endpoint(),
+                   subscribes ? "SUB" : "DEALER");
       bool counted = false;
       while (peer.Send(subscribes ? topics : requests, &stop)) {
         if (subscribes && !std::exchange(counted, true)) ++floods;
@@ -389,8 +382,7 @@ TEST_F(ZmqPublisherTest, EndlessSubscriptionsDelayNeitherEventsNorTheEnd) {
     });
   }
   PublishUntil([&] { return floods == 6; });
-  const BlockId enough = block_ + 100;
-  PublishUntil([&] { return block_ >= enough; });
+  PublishUntil([&, before = block_] { return block_ >= before + 100; });
   EXPECT_EQ(publisher_->dropped(), 0);
   publisher_.reset();
   stop = true;
@@ -400,13 +392,10 @@ TEST_F(ZmqPublisherTest, EndlessSubscriptionsDelayNeitherEventsNorTheEnd) {
 TEST_F(ZmqPublisherTest, DisconnectsThoseThatBreakTheBounds) {
   Start("tcp://127.0.0.1:*", "tcp://127.0.0.1:*", "topic");
   Subscribe();
-  const std::string kCases[] = {
-      "GET / HTTP/1.1\r\n\r\n",
-      ZmtpGreeting() + ZmtpReady("SUB") + RandomTopics(1, 1 << 20),
-      ZmtpGreeting() + ZmtpMessage({"\1"}),
-  };
   for (const std::string& endpoint : {publisher_->endpoint(), publisher_->replay_endpoint()}) {
-    for (const std::string& bytes : kCases) {
+    for (const std::string& bytes :
+         {std::string("GET / HTTP/1.1\r\n\r\n"), ZmtpGreeting() + ZmtpMessage({"\1"}),
+          ZmtpGreeting() + ZmtpReady("SUB") + RandomTopics(1, 1 << 20)}) {
       SCOPED_TRACE(Json(bytes.substr(0, 80)).dump(-1, ' ', true, Json::error_handler_t::ignore));
       RawPeer peer(endpoint);
       peer.Send(bytes);
@@ -419,8 +408,7 @@ TEST_F(ZmqPublisherTest, DisconnectsThoseThatBreakTheBounds) {
 TEST_F(ZmqPublisherTest, APeerThatBreaksTheBoundsAndDoesNotReadGetsNothingMore) {
   Start("tcp://127.0.0.1:*");
   Subscribe();
-  RawPeer stuck(publisher_->endpoint());
-  ASSERT_TRUE(stuck.ShakeHands("SUB"));
+  RawPeer stuck(publisher_->endpoint(), "SUB");
   ASSERT_TRUE(stuck.Send(ZmtpMessage({"\1"})));
   PublishUntil([&] { return publisher_->dropped() > 0; });
   ASSERT_TRUE(stuck.Send(RandomTopics(1, 2000)));
@@ -438,8 +426,7 @@ TEST_F(ZmqPublisherTest, BeyondTheLimitConnectionsWithoutSubscriptionsEnd) {
   if (files.rlim_max < 3 * ZmtpListener::kMaxPeers) GTEST_SKIP() << files.rlim_max << " files";
   Start("tcp://127.0.0.1:*", "", "topic");
   Subscribe();
-  RawPeer elsewhere(publisher_->endpoint());
-  ASSERT_TRUE(elsewhere.ShakeHands("SUB"));
+  RawPeer elsewhere(publisher_->endpoint(), "SUB");
   ASSERT_TRUE(elsewhere.Send(ZmtpMessage({"\1other"}) + kPing));
   PublishUntil([&] { return elsewhere.Has(kPong); });
   std::vector<std::unique_ptr<RawPeer>> silent;
@@ -474,12 +461,10 @@ TEST_F(ZmqPublisherTest, PeersChooseByPrefixesOfTheTopic) {
   Subscribe();
   for (const auto& each : kCases) {
     SCOPED_TRACE(Json(each.sent).dump());
-    RawPeer peer(publisher_->endpoint());
-    ASSERT_TRUE(peer.ShakeHands("SUB"));
+    RawPeer peer(publisher_->endpoint(), "SUB");
     ASSERT_TRUE(peer.Send(each.sent + kPing));
     PublishUntil([&] { return peer.Has(kPong); });
-    const BlockId enough = block_ + 1;
-    PublishUntil([&] { return block_ >= enough; });
+    PublishUntil([&, before = block_] { return block_ > before; });
     // What was published before the second pong has come before it.
     ASSERT_TRUE(peer.Send(kPing));
     PublishUntil([&] { return peer.Has(kPong + kPong) || peer.Has("BlockStored"); });
@@ -501,18 +486,13 @@ TEST_F(ZmqPublisherTest, EndpointsThatCannotBeBoundAreNamed) {
   };
   Start("tcp://127.0.0.1:*");
   EXPECT_THAT(status(publisher_->endpoint()),
-              StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr(publisher_->endpoint()), HasSubstr("in use"))));
+              IsFailedPrecondition(publisher_->endpoint(), "in use"));
   const std::string file = directory_.Write("file", "kept");
-  EXPECT_THAT(status("ipc://" + file), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                                HasSubstr("exists and is no socket")));
+  EXPECT_THAT(status("ipc://" + file), IsFailedPrecondition("exists and is no socket"));
   EXPECT_TRUE(std::ifstream(file).good());
-  const auto first = ZmqPublisher::Open({Ipc("taken"), "", ""});
-  ASSERT_THAT(first, IsOk());
-  EXPECT_THAT(status("tcp://127.0.0.1:*", Ipc("taken")),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another process")));
-  EXPECT_THAT(status(Ipc("no/directory")),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("no/directory")));
+  const auto first = ZmqPublisher::Open({Ipc("taken"), "", ""}).value();
+  EXPECT_THAT(status("tcp://127.0.0.1:*", Ipc("taken")), IsFailedPrecondition("another process"));
+  EXPECT_THAT(status(Ipc("no/directory")), IsFailedPrecondition("no/directory"));
 }
 
 }  // namespace

@@ -16,6 +16,11 @@ class EngineMetricsTest : public ::testing::Test {
   prometheus::ClientMetric::Histogram Gaps() {
     return Of(families_, "vllm:inter_token_latency_seconds", InterTokenBuckets());
   }
+  prometheus::ClientMetric::Histogram StepTimes() {
+    return families_.Histogram("tlm_engine_step_seconds", {}, StepTimeBuckets())
+        .Collect()
+        .histogram;
+  }
   double Count(std::string_view name) { return families_.Counter(name, {"m", "0"}).Value(); }
 
   MetricFamilies families_;
@@ -38,9 +43,32 @@ TEST_F(EngineMetricsTest, HandsOverAtTheEndOfTheStepAndTellsNothingTwice) {
     EXPECT_EQ(Count("vllm:generation_tokens_total"), 2);
     EXPECT_EQ(Count("vllm:prompt_tokens_total"), 7);
     EXPECT_EQ(steps(), step);
+    EXPECT_EQ(StepTimes().sample_count, step);
+    EXPECT_NEAR(StepTimes().sample_sum, 0.003 * static_cast<double>(step), 1e-12);
   }
   metrics_.EndStep(0, absl::ZeroDuration());  // one that failed computed nothing
   EXPECT_EQ(steps(), 2u);
+}
+
+TEST_F(EngineMetricsTest, ConstrainedTokensAndWaitsForMasksAreCountedOnce) {
+  const auto counted = [this](std::string_view kind) {
+    return families_.Counter("tlm_constrained_tokens_total", {kind}).Value();
+  };
+  const auto waits = [this] {
+    return families_.Histogram("tlm_constraint_mask_wait_seconds", {}, LatencyBuckets())
+        .Collect()
+        .histogram;
+  };
+  metrics_.AddConstrainedToken(/*forced=*/false);
+  for (int i = 0; i < 2; ++i) metrics_.AddConstrainedToken(/*forced=*/true);
+  for (const int64_t ms : {3, 5, 4}) metrics_.AddMaskWait(absl::Milliseconds(ms));
+  for (int step = 0; step < 2; ++step) {
+    metrics_.EndStep(3, absl::Milliseconds(9));
+    EXPECT_EQ(counted("drawn"), 1);
+    EXPECT_EQ(counted("forced"), 2);
+    EXPECT_EQ(waits().sample_count, 1u);
+    EXPECT_NEAR(waits().sample_sum, 0.005, 1e-12) << "the longest of the step";
+  }
 }
 
 TEST_F(EngineMetricsTest, DraftsAreCountedByPosition) {
@@ -79,6 +107,8 @@ TEST_F(EngineMetricsTest, BatchesFallIntoTheBucketsOfSingleObservations) {
     EXPECT_EQ(batched.bucket[i].cumulative_count, expected.bucket[i].cumulative_count) << i;
   }
   EXPECT_NEAR(batched.sample_sum, expected.sample_sum, 1e-9);
+  EXPECT_EQ(Of(families_, "vllm:time_per_output_token_seconds", InterTokenBuckets()).sample_count,
+            batched.sample_count);
 }
 
 TEST_F(EngineMetricsTest, TellsGapsBelowAMillisecondApart) {

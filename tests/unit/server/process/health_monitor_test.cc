@@ -14,6 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr absl::Duration kStall = absl::Seconds(10);
+constexpr absl::Duration kNone = absl::ZeroDuration();
 
 struct Case {
   const char* name;
@@ -51,22 +52,14 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"AStepThatTakesLongerIsAStall", Busy(), kStall + absl::Seconds(1),
                            absl::StatusCode::kUnavailable, "11s"},
                       Case{"AnIdleEngineNeverStalls", EngineStats(), absl::Hours(9)},
-                      Case{"AFaultThatDoesNotPersistIsForgiven", Faulty(kPersistentFaults - 1), {}},
-                      Case{"AFaultThatPersistsIsReportedAsItIs",
-                           Faulty(kPersistentFaults),
-                           {},
-                           absl::StatusCode::kInternal,
-                           "the device is gone"},
-                      Case{"FaultsAreCounted",
-                           Faulty(1000),
-                           {},
-                           absl::StatusCode::kInternal,
+                      Case{"AFaultThatDoesNotPersistIsForgiven", Faulty(kPersistentFaults - 1),
+                           kNone},
+                      Case{"AFaultThatPersistsIsReportedAsItIs", Faulty(kPersistentFaults), kNone,
+                           absl::StatusCode::kInternal, "the device is gone"},
+                      Case{"FaultsAreCounted", Faulty(1000), kNone, absl::StatusCode::kInternal,
                            "1000 steps failed in a row"},
-                      Case{"ALostDeviceIsNotForgivenOnce",
-                           Faulty(1, kDeviceLost),
-                           {},
-                           absl::StatusCode::kInternal,
-                           "the device is gone"}),
+                      Case{"ALostDeviceIsNotForgivenOnce", Faulty(1, kDeviceLost), kNone,
+                           absl::StatusCode::kInternal, "the device is gone"}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

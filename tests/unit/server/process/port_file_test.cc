@@ -15,11 +15,6 @@
 namespace tlm {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-
-constexpr absl::StatusCode kPrecondition = absl::StatusCode::kFailedPrecondition;
-
 TEST(PortFileTest, LivesAsLongAsTheObject) {
   const TempDir dir;
   for (const char* const before : {"", "65535\n"}) {
@@ -41,8 +36,7 @@ TEST(PortFileTest, NamesThePathThatCannotBeWritten) {
   const std::string path = dir.File("no/such/place");
   for (const absl::Status& status : {PortFile::Check("admin_port_file", path),
                                      PortFile::Create("admin_port_file", path, 1).status()}) {
-    EXPECT_THAT(status, StatusIs(kPrecondition, AllOf(HasSubstr("--admin_port_file"),
-                                                      HasSubstr("no/such/place"))));
+    EXPECT_THAT(status, IsFailedPrecondition("--admin_port_file", "no/such/place"));
   }
 }
 
@@ -55,8 +49,7 @@ TEST(PortFileTest, ReplacesNothingButAPortFile) {
   const std::string contents[] = {dir.path(),        dir.File("device"), dir.File("link"),
                                   dir.File("notes"), dir.File("long"),   "/dev/null"};
   for (const std::string& path : contents) {
-    EXPECT_THAT(PortFile::Create("port_file", path, 1),
-                StatusIs(kPrecondition, AllOf(HasSubstr(path), HasSubstr("regular file"))));
+    EXPECT_THAT(PortFile::Create("port_file", path, 1), IsFailedPrecondition(path, "regular file"));
   }
   EXPECT_EQ(*ReadFile(dir.File("notes"), 10), "6 eggs");
   EXPECT_TRUE(std::filesystem::is_symlink(dir.File("link")));
@@ -84,7 +77,7 @@ TEST(PortFileTest, LeavesNoDraftWhereItCannotWrite) {
   const absl::Status status = PortFile::Create("port_file", dir.File("port"), 1).status();
   setrlimit(RLIMIT_FSIZE, &before);
   signal(SIGXFSZ, handler);
-  EXPECT_THAT(status, StatusIs(kPrecondition, HasSubstr("File too large")));
+  EXPECT_THAT(status, IsFailedPrecondition("File too large"));
   EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
 }
 

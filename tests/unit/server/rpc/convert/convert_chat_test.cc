@@ -15,7 +15,6 @@ namespace tlm {
 namespace {
 
 using ::testing::_;
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -157,21 +156,19 @@ TEST_F(ConvertChatTest, TooLongATextIsRefused) {
 
 TEST_F(ConvertChatTest, WhatTheTemplateRefusesIsTheClientsFault) {
   template_.status_ = InvalidArgument("roles must alternate");
-  EXPECT_THAT(Convert(),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("roles must alternate")));
+  EXPECT_THAT(Convert(), IsInvalidArgument("roles must alternate"));
   EXPECT_EQ(RefusedField(), "chat");
   template_.status_ = ResourceExhausted("takes more than 1000 steps");
-  EXPECT_THAT(Convert(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("1000 steps")));
+  EXPECT_THAT(Convert(), IsInvalidArgument("1000 steps"));
 }
 
 TEST_F(ConvertChatTest, NeedsATemplateAndATokenizer) {
   model_.chat = nullptr;
-  EXPECT_THAT(Convert(),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("chat template")));
+  EXPECT_THAT(Convert(), IsFailedPrecondition("chat template"));
   EXPECT_EQ(RefusedField(absl::StatusCode::kFailedPrecondition), "chat");
   model_.chat = &template_;
   model_.tokenizer = nullptr;
-  EXPECT_THAT(Convert(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("tokenizer")));
+  EXPECT_THAT(Convert(), IsFailedPrecondition("tokenizer"));
 }
 
 TEST_F(ConvertChatTest, IsAPromptLikeAnyOther) {
@@ -184,8 +181,7 @@ TEST_F(ConvertChatTest, IsAPromptLikeAnyOther) {
   request.clear_truncate_prompt_tokens();
   template_.repeat_ = 100;
   const absl::Status status = ConvertGenerate(request, model_, random).status();
-  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
-                               AllOf(HasSubstr("109 tokens"), HasSubstr("the limit is 63"))));
+  EXPECT_THAT(status, IsInvalidArgument("109 tokens", "the limit is 63"));
   EXPECT_EQ(FieldOf(status), "chat");
 }
 
@@ -231,9 +227,8 @@ TEST_F(ConvertChatTest, ToolsAreCheckedAndNamed) {
     EXPECT_EQ(RefusedField(), "chat.tools[1].name") << name;
   }
   tools("first");
-  EXPECT_THAT(Convert(), StatusIs(absl::StatusCode::kInvalidArgument,
-                                  HasSubstr("chat.tools[1].name is 'first', the name of "
-                                            "chat.tools[0]")));
+  EXPECT_THAT(Convert(), IsInvalidArgument("chat.tools[1].name is 'first', the name of "
+                                           "chat.tools[0]"));
   chat_.clear_tools();
   for (int i = 0; i <= 256; ++i) AddTool("t" + std::to_string(i));
   EXPECT_EQ(RefusedField(), "chat.tools");
@@ -264,8 +259,7 @@ TEST_F(ConvertChatTest, TextsOfMessagesAndToolsHaveOneLimit) {
   message.set_reasoning("0123456789");
   EXPECT_THAT(Convert(), IsOk());
   message.set_name("xyz");
-  EXPECT_THAT(Convert(), StatusIs(absl::StatusCode::kInvalidArgument,
-                                  HasSubstr("chat has 101 bytes of text, the limit is 100")));
+  EXPECT_THAT(Convert(), IsInvalidArgument("chat has 101 bytes of text, the limit is 100"));
 }
 
 TEST_F(ConvertChatTest, CallsInMessagesAreChecked) {

@@ -42,33 +42,24 @@ TEST(SamplingMessageTest, TakesTheWholeOfEveryRange) {
 }
 
 TEST(SamplingMessageTest, NamesTheFieldThatIsOutOfRange) {
+  const std::pair<std::string, std::vector<std::string>> kCases[] = {
+      {"temperature", {"-1", "-1e-30", "nan", "inf"}},
+      {"top_p", {"0", "1.001", "-0.1", "nan"}},
+      {"min_p", {"-0.1", "1.1", "nan"}},
+      {"typical_p", {"0", "1.5", "nan"}},
+      {"repetition_penalty", {"0", "-1", "nan", "inf"}},
+      {"presence_penalty", {"2.5", "nan"}},
+      {"frequency_penalty", {"-2.5", "nan"}},
+      {"num_sequences", {"0", "5"}},
+      {"logit_bias", {"{ key: 300 value: 1 }"}}};
+  for (const auto& [field, values] : kCases) {
+    for (const std::string& value : values) {
+      const std::string colon = value.starts_with("{") ? " " : ": ";
+      ExpectRefused(S(), ConvertParams, {{field + colon + value, "sampling." + field}});
+    }
+  }
   ExpectRefused(S(), ConvertParams,
-                {{"temperature: -1", "sampling.temperature"},
-                 {"temperature: -1e-30", "sampling.temperature"},
-                 {"temperature: nan", "sampling.temperature"},
-                 {"temperature: inf", "sampling.temperature"},
-                 {"top_p: 0", "sampling.top_p"},
-                 {"top_p: 1.001", "sampling.top_p"},
-                 {"top_p: -0.1", "sampling.top_p"},
-                 {"top_p: nan", "sampling.top_p"},
-                 {"min_p: -0.1", "sampling.min_p"},
-                 {"min_p: 1.1", "sampling.min_p"},
-                 {"min_p: nan", "sampling.min_p"},
-                 {"typical_p: 0", "sampling.typical_p"},
-                 {"typical_p: 1.5", "sampling.typical_p"},
-                 {"typical_p: nan", "sampling.typical_p"},
-                 {"repetition_penalty: 0", "sampling.repetition_penalty"},
-                 {"repetition_penalty: -1", "sampling.repetition_penalty"},
-                 {"repetition_penalty: nan", "sampling.repetition_penalty"},
-                 {"repetition_penalty: inf", "sampling.repetition_penalty"},
-                 {"presence_penalty: 2.5", "sampling.presence_penalty"},
-                 {"presence_penalty: nan", "sampling.presence_penalty"},
-                 {"frequency_penalty: -2.5", "sampling.frequency_penalty"},
-                 {"frequency_penalty: nan", "sampling.frequency_penalty"},
-                 {"num_sequences: 0", "sampling.num_sequences"},
-                 {"num_sequences: 5", "sampling.num_sequences"},
-                 {"logit_bias { key: 300 value: 1 }", "sampling.logit_bias"},
-                 {"logit_bias { key: 7 value: 100.5 }", "sampling.logit_bias[7]"},
+                {{"logit_bias { key: 7 value: 100.5 }", "sampling.logit_bias[7]"},
                  {"logit_bias { key: 7 value: nan }", "sampling.logit_bias[7]"},
                  {"logit_bias { key: 7 value: -inf }", "sampling.logit_bias[7]"},
                  {"allowed_token_ids: [1, 300]", "sampling.allowed_token_ids[1]"},

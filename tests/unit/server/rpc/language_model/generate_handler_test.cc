@@ -1,8 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <memory>
-#include <thread>
 #include <vector>
 
 #include "model/base/errors.h"
@@ -180,19 +178,6 @@ TEST_F(GenerateHandlerTest, AnActiveIdIsRefusedAndUsableAfterwards) {
   Start(1);
 }
 
-TEST_F(GenerateHandlerTest, TheCallsDeadlineReachesTheEngine) {
-  context_ = std::make_unique<grpc::ClientContext>();
-  context_->set_deadline(std::chrono::system_clock::now() + std::chrono::hours(1));
-  const absl::Time deadline = Clock::Monotonic()->Now() + absl::Hours(1);
-  reader_ = stub_->Generate(context_.get(), request_);
-  const absl::Time seen = engine_.WaitForRequest().deadline;
-  EXPECT_LT(absl::AbsDuration(seen - deadline), absl::Minutes(1));
-  const auto first_reader = std::move(reader_);
-  const auto first_context = std::move(context_);
-  Start(1);
-  EXPECT_EQ(engine_.WaitForRequest(1).deadline, absl::InfiniteFuture());
-}
-
 class GenerateWithoutTokenizerTest : public RpcTest {
  protected:
   GenerateWithoutTokenizerTest() : RpcTest(/*with_tokenizer=*/false) {}
@@ -218,26 +203,19 @@ TEST_F(GenerateWithoutTokenizerTest, ServesTokenIds) {
   EXPECT_THAT(ids, ElementsAre(299u));
 }
 
-// A prompt that gRPC's threads do not read themselves.
+// gRPC's threads do not read its prompt themselves.
 class LongPromptTest : public GenerateTest {
  protected:
-  static constexpr int64_t kBytes = 5000;
-
-  LongPromptTest() : GenerateTest(/*with_tokenizer=*/true, /*max_context=*/8192) {
-    request_.set_prompt(std::string(kBytes, 'x'));
-    request_.set_request_id("long");
-  }
-  // Begins the call, which waits to be read.
-  void StartWaiting(const BusyReaders& busy) {
-    Call();
-    busy.WaitUntilOthersWait();
-  }
+  LongPromptTest() : GenerateTest(/*with_tokenizer=*/true, /*max_context=*/8192) {}
 };
 
 TEST_F(LongPromptTest, WaitsWhileAShortOneIsQueued) {
+  constexpr int64_t kBytes = 5000;
+  request_.set_prompt(std::string(kBytes, 'x'));
   {
     const BusyReaders busy(text_pools_, kBytes);
-    StartWaiting(busy);
+    Call();
+    busy.WaitUntilOthersWait();
     EXPECT_EQ(engine_.submitted(), 0);
     grpc::ClientContext context;
     v1::GenerateRequest few;
@@ -254,25 +232,6 @@ TEST_F(LongPromptTest, WaitsWhileAShortOneIsQueued) {
   PushText("ab");
   ReadToTheEndAfter();
   EXPECT_EQ(text_pools_.waiting_bytes(), 0);
-}
-
-TEST_F(LongPromptTest, IsCancelledOrAbortedWhileItWaits) {
-  const BusyReaders busy(text_pools_, kBytes);
-  StartWaiting(busy);
-  context_->TryCancel();
-  EXPECT_EQ(ReadToTheEnd().error_code(), grpc::StatusCode::CANCELLED);
-  busy.WaitUntilOthersWait(false);
-  StartWaiting(busy);
-  EXPECT_EQ(calls_.Abort("long", std::nullopt, absl::AbortedError("enough")), 1);
-  EXPECT_EQ(ReadToTheEnd().error_code(), grpc::StatusCode::ABORTED);
-  busy.WaitUntilOthersWait(false);
-  EXPECT_EQ(engine_.submitted(), 0);
-}
-
-TEST_F(LongPromptTest, IsRefusedAtOnceWhenTheEngineIsFull) {
-  const BusyReaders busy(text_pools_, kBytes);
-  engine_.set_open_status(absl::ResourceExhaustedError("full"));
-  EXPECT_EQ(Refusal().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
 }
 
 }  // namespace

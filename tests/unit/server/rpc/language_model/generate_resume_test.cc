@@ -77,17 +77,6 @@ TEST_F(GenerateResumeTest, AStopStringAmongTheTokensReceivedEndsItWithoutTheEngi
   EXPECT_EQ(summary_.usage().completion_tokens(), 6u);
 }
 
-TEST_F(GenerateResumeTest, AStopStringMayBeginInTheTokensReceived) {
-  Received("ab");
-  request_.mutable_stopping()->add_stop_strings("bcd");
-  Start();
-  PushStart();
-  PushText("ce");
-  ReadToTheEndAfter();
-  // The first server had held "b" back and not sent its token; the second one sends it.
-  EXPECT_EQ(texts_[0], "bce");
-}
-
 TEST_F(GenerateResumeTest, IdsBehindAStopStringNameTheField) {
   Received("abSTOPc");
   request_.mutable_stopping()->add_stop_strings("STOP");

@@ -110,16 +110,6 @@ TEST_F(ScoreAndVerifyTest, ComparesWhatTheEngineDraws) {
       usage { prompt_tokens: 5 cached_prompt_tokens: 1 })"));
 }
 
-TEST_F(ScoreAndVerifyTest, TellsTheFirstTokenThatDiffers) {
-  StartVerify();
-  PushText("cx");
-  Finish();
-  EXPECT_FALSE(verdict_.verified());
-  EXPECT_EQ(verdict_.verified_token_count(), 1u);
-  EXPECT_THAT(verdict_.mismatch(),
-              IsProto("index: 1 position: 3 claimed_token_id: 100 token_id: 120"));
-}
-
 TEST_F(ScoreAndVerifyTest, NothingBehindAStopStringIsComputed) {
   EXPECT_EQ(StartVerify(R"(request { stopping { stop_strings: "d" } })").generate()->claimed,
             ByteIds("cd"));

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <string_view>
+#include <string>
 #include <vector>
 
 #include "tests/support/status_matchers.h"
@@ -13,186 +13,110 @@
 namespace tlm {
 namespace {
 
-using ::testing::HasSubstr;
+constexpr FinishReason kRows = FinishReason::kRowsComplete;
 
-StreamEnd EndedBy(FinishReason reason, int32_t matched = -1) {
-  StreamEnd end;
-  end.reason = reason;
-  end.matched_token = matched;
-  return end;
-}
+// An output of which tokens are claimed, and what the engine draws. Its prompt has 3 tokens, the
+// context 20.
+struct Output {
+  const char* name;
+  std::vector<int32_t> claimed;
+  std::vector<int32_t> drawn;
+  uint32_t verified;
+  v1::FinishReason finish = v1::FINISH_REASON_UNSPECIFIED;  // of the output, if it ends
+  FinishReason told = kRows;                                // by the engine
+  std::string stop_string = "";
+  size_t to_draw = 0;  // 0: all that are claimed
+  int64_t min_new_tokens = 0;
+  int64_t max_new_tokens = 20;
+};
 
-// The prompt has 3 tokens, the context 20.
-class ClaimCheckTest : public ::testing::Test {
+class ClaimCheckTest : public ::testing::TestWithParam<Output> {
  protected:
-  ClaimCheckTest() {
-    call_.prompt = {1, 2, 3};
-    call_.work.stop.max_new_tokens = 20;
-    call_.work.stop.ending_ids = EndingIds({kEosId});
-  }
-
-  void Claim(std::string_view text) { Claim(ByteIds(text)); }
-  void Claim(std::vector<int32_t> ids) {
-    call_.work.claimed = std::move(ids);
-    check_.emplace(call_, tokenizer_.get(), 20);
-  }
-  void Draw(std::string_view text) {
-    for (const int32_t id : ByteIds(text)) check_->Add(id);
-  }
-  v1::VerifyResponse Verdict(const StreamEnd& end = EndedBy(FinishReason::kRowsComplete)) const {
-    v1::VerifyResponse verdict;
-    EXPECT_THAT(check_->FillVerdict(end, verdict), IsOk());
-    return verdict;
-  }
-  // Of the claimed tokens `verified` are right, and the output ends with them.
-  void ExpectEnd(const StreamEnd& end, uint32_t verified, v1::FinishReason reason) const {
-    const v1::VerifyResponse verdict = Verdict(end);
-    EXPECT_EQ(verdict.verified_token_count(), verified);
-    if (verified == call_.work.claimed.size()) {
-      EXPECT_TRUE(verdict.verified());
-      EXPECT_FALSE(verdict.has_mismatch());
-      EXPECT_EQ(verdict.finish_reason(), reason);
-      return;
-    }
-    EXPECT_FALSE(verdict.verified());
-    EXPECT_EQ(verdict.finish_reason(), v1::FINISH_REASON_UNSPECIFIED);
-    EXPECT_EQ(verdict.mismatch().index(), verified);
-    EXPECT_EQ(verdict.mismatch().position(), 3 + verified);
-    EXPECT_EQ(verdict.mismatch().claimed_token_id(),
-              static_cast<uint32_t>(call_.work.claimed[verified]));
-    EXPECT_EQ(verdict.mismatch().drawn_case(), v1::VerifyResponse::Mismatch::kFinished);
-    EXPECT_EQ(verdict.mismatch().finished(), reason);
+  static GenerateCall CallOf(const Output& output) {
+    GenerateCall call;
+    call.prompt = {1, 2, 3};
+    call.work.stop = {.max_new_tokens = output.max_new_tokens,
+                      .min_new_tokens = output.min_new_tokens,
+                      .ending_ids = EndingIds({kEosId})};
+    call.work.claimed = output.claimed;
+    if (!output.stop_string.empty()) call.output.stop_strings = {output.stop_string};
+    return call;
   }
 
   const std::unique_ptr<Tokenizer> tokenizer_ = MakeByteTokenizer();
-  GenerateCall call_;
-  std::optional<ClaimCheck> check_;
 };
 
-TEST_F(ClaimCheckTest, ABeginningOfTheOutputIsVerified) {
-  Claim("abc");
-  EXPECT_EQ(check_->to_draw(), 3u);
-  Draw("abc");
-  ExpectEnd(EndedBy(FinishReason::kRowsComplete), 3, v1::FINISH_REASON_UNSPECIFIED);
+TEST_P(ClaimCheckTest, TellsHowMuchIsVerifiedAndWhatComesInstead) {
+  const Output& output = GetParam();
+  const std::vector<int32_t>& claimed = output.claimed;
+  ClaimCheck check(CallOf(output), tokenizer_.get(), 20);
+  EXPECT_EQ(check.to_draw(), output.to_draw > 0 ? output.to_draw : claimed.size());
+  for (const int32_t id : output.drawn) check.Add(id);
+  StreamEnd end;
+  end.reason = output.told;
+  end.matched_token = output.told == FinishReason::kEos ? kEosId : -1;
+  v1::VerifyResponse verdict;
+  ASSERT_THAT(check.FillVerdict(end, verdict), IsOk());
+  EXPECT_EQ(verdict.verified_token_count(), output.verified);
+  const bool verified = output.verified == claimed.size();
+  EXPECT_EQ(verdict.verified(), verified);
+  EXPECT_EQ(verdict.has_mismatch(), !verified);
+  EXPECT_EQ(verdict.finish_reason(), verified ? output.finish : v1::FINISH_REASON_UNSPECIFIED);
+  if (verified) return;
+  const v1::VerifyResponse::Mismatch& mismatch = verdict.mismatch();
+  EXPECT_EQ(mismatch.index(), output.verified);
+  EXPECT_EQ(mismatch.position(), 3 + output.verified);
+  EXPECT_EQ(mismatch.claimed_token_id(), static_cast<uint32_t>(claimed[output.verified]));
+  if (output.drawn.size() > output.verified) {
+    EXPECT_EQ(mismatch.token_id(), static_cast<uint32_t>(output.drawn[output.verified]));
+  } else {
+    EXPECT_EQ(mismatch.drawn_case(), v1::VerifyResponse::Mismatch::kFinished);
+    EXPECT_EQ(mismatch.finished(), output.finish);
+  }
 }
 
-TEST_F(ClaimCheckTest, AnotherTokenIsTold) {
-  Claim("abc");
-  Draw("ax");
-  const v1::VerifyResponse verdict = Verdict();
-  EXPECT_FALSE(verdict.verified());
-  EXPECT_EQ(verdict.verified_token_count(), 1u);
-  EXPECT_EQ(verdict.mismatch().index(), 1u);
-  EXPECT_EQ(verdict.mismatch().position(), 4u);
-  EXPECT_EQ(verdict.mismatch().claimed_token_id(), static_cast<uint32_t>('b'));
-  EXPECT_EQ(verdict.mismatch().token_id(), static_cast<uint32_t>('x'));
+std::vector<Output> Outputs() {
+  using enum v1::FinishReason;
+  const auto ids = ByteIds;
+  const std::vector<int32_t> none;
+  const std::vector<int32_t> a = {'a'};
+  const std::vector<int32_t> ended = {'a', kEosId};
+  return {{"ABeginningOfTheOutput", ids("abc"), ids("abc"), 3},
+          {"AnotherToken", ids("abc"), ids("ax"), 1},
+          // The engine may say of it that it ends the output.
+          {"AnotherTokenThatEndsTheOutput", ids("abc"), ended, 1, {}, FinishReason::kEos},
+          {"TokensAfterAMismatch", ids("abc"), ids("xbc"), 0},
+          {"AnEndWithTheLastToken", ended, ended, 2, FINISH_REASON_EOS, FinishReason::kEos},
+          {"TheSameByTheRulesAlone", ended, ended, 2, FINISH_REASON_EOS},
+          {"TheLongestOutput", ids("ab"), ids("ab"), 2, FINISH_REASON_LENGTH, kRows, "", 0, 0, 2},
+          {"MoreThanTheLongestOutput", ids("abc"), ids("ab"), 2, FINISH_REASON_LENGTH,
+           FinishReason::kLength, "", 0, 0, 2},
+          {"ATokenAfterAnEnd", {'a', kEosId, 'b'}, ended, 2, FINISH_REASON_EOS, FinishReason::kEos},
+          {"AConstraintBeforeTheFirstToken", a, none, 0, FINISH_REASON_CONSTRAINT_COMPLETE,
+           FinishReason::kConstraintComplete},
+          {"AStopString", ids("ab STOP"), ids("ab STOP"), 7, FINISH_REASON_STOP, kRows, "STOP"},
+          {"TokensAfterAStopString", ids("ab STOP it"), ids("ab STOP"), 7, FINISH_REASON_STOP,
+           kRows, "STOP", 7},
+          {"WithoutTheTokensOfAStopString", ids("ab "), ids("ab "), 3, {}, kRows, "STOP"},
+          {"AStopStringInAWrongClaim", ids("abc"), ids("ax"), 1, {}, kRows, "b", 2},
+          {"AStopStringBelowTheMinimum", ids("abab"), ids("abab"), 4, FINISH_REASON_STOP, kRows,
+           "b", 0, 2},
+          {"AStopStringAtTheLength", ids("ab"), ids("ab"), 2, FINISH_REASON_STOP,
+           FinishReason::kLength, "b", 0, 0, 2},
+          // The end of an output completes its last character.
+          {"ACharacterThatIsCutAsAStopString", ids("a\xc3"), ids("a\xc3"), 2, FINISH_REASON_STOP,
+           FinishReason::kLength, "\xef\xbf\xbd", 0, 0, 2}};
 }
-
-// An engine may say of such a token that it ends the output.
-TEST_F(ClaimCheckTest, AnotherTokenThatEndsTheOutputIsAToken) {
-  Claim("abc");
-  Draw("a");
-  check_->Add(kEosId);
-  const v1::VerifyResponse verdict = Verdict(EndedBy(FinishReason::kEos, kEosId));
-  EXPECT_EQ(verdict.mismatch().index(), 1u);
-  EXPECT_EQ(verdict.mismatch().token_id(), static_cast<uint32_t>(kEosId));
-}
-
-TEST_F(ClaimCheckTest, TokensBehindAMismatchDoNotCount) {
-  Claim("abc");
-  Draw("xbc");
-  EXPECT_EQ(Verdict().verified_token_count(), 0u);
-  EXPECT_EQ(Verdict().mismatch().token_id(), static_cast<uint32_t>('x'));
-}
-
-TEST_F(ClaimCheckTest, AnOutputMayEndWithTheLastToken) {
-  Claim({'a', kEosId});
-  Draw("a");
-  check_->Add(kEosId);
-  ExpectEnd(EndedBy(FinishReason::kEos, kEosId), 2, v1::FINISH_REASON_EOS);
-  // The same by the rules alone.
-  ExpectEnd(EndedBy(FinishReason::kRowsComplete), 2, v1::FINISH_REASON_EOS);
-}
-
-TEST_F(ClaimCheckTest, TheLongestOutputEndsByItsLength) {
-  call_.work.stop.max_new_tokens = 2;
-  Claim("ab");
-  Draw("ab");
-  ExpectEnd(EndedBy(FinishReason::kRowsComplete), 2, v1::FINISH_REASON_LENGTH);
-  Claim("abc");
-  Draw("ab");
-  ExpectEnd(EndedBy(FinishReason::kLength), 2, v1::FINISH_REASON_LENGTH);
-}
-
-TEST_F(ClaimCheckTest, NothingMayBeClaimedBehindAnEnd) {
-  Claim({'a', kEosId, 'b'});
-  Draw("a");
-  check_->Add(kEosId);
-  ExpectEnd(EndedBy(FinishReason::kEos, kEosId), 2, v1::FINISH_REASON_EOS);
-}
-
-TEST_F(ClaimCheckTest, AConstraintMayEndItBeforeTheFirstToken) {
-  Claim("a");
-  ExpectEnd(EndedBy(FinishReason::kConstraintComplete), 0, v1::FINISH_REASON_CONSTRAINT_COMPLETE);
-}
-
-TEST_F(ClaimCheckTest, AStopStringEndsTheOutput) {
-  call_.output.stop_strings = {"STOP"};
-  Claim("ab STOP");
-  EXPECT_EQ(check_->to_draw(), 7u);
-  Draw("ab STOP");
-  ExpectEnd(EndedBy(FinishReason::kRowsComplete), 7, v1::FINISH_REASON_STOP);
-  // What is behind it is not drawn.
-  Claim("ab STOP it");
-  EXPECT_EQ(check_->to_draw(), 7u);
-  Draw("ab STOP");
-  ExpectEnd(EndedBy(FinishReason::kRowsComplete), 7, v1::FINISH_REASON_STOP);
-  // Without the tokens of the stop string it goes on.
-  Claim("ab ");
-  Draw("ab ");
-  ExpectEnd(EndedBy(FinishReason::kRowsComplete), 3, v1::FINISH_REASON_UNSPECIFIED);
-}
-
-TEST_F(ClaimCheckTest, AStopStringInAWrongClaimEndsNothing) {
-  call_.output.stop_strings = {"b"};
-  Claim("abc");
-  EXPECT_EQ(check_->to_draw(), 2u);
-  Draw("ax");
-  EXPECT_EQ(Verdict().mismatch().token_id(), static_cast<uint32_t>('x'));
-}
-
-TEST_F(ClaimCheckTest, StopStringsAreIgnoredBelowTheMinimum) {
-  call_.output.stop_strings = {"b"};
-  call_.work.stop.min_new_tokens = 2;
-  Claim("abab");
-  EXPECT_EQ(check_->to_draw(), 4u);
-  Draw("abab");
-  ExpectEnd(EndedBy(FinishReason::kRowsComplete), 4, v1::FINISH_REASON_STOP);
-}
-
-TEST_F(ClaimCheckTest, AStopStringComesBeforeALength) {
-  call_.output.stop_strings = {"b"};
-  call_.work.stop.max_new_tokens = 2;
-  Claim("ab");
-  Draw("ab");
-  ExpectEnd(EndedBy(FinishReason::kLength), 2, v1::FINISH_REASON_STOP);
-}
-
-// The end of an output completes its last character.
-TEST_F(ClaimCheckTest, ACharacterThatIsCutMayBeAStopString) {
-  call_.output.stop_strings = {"\xef\xbf\xbd"};
-  call_.work.stop.max_new_tokens = 2;
-  Claim("a\xc3");
-  Draw("a\xc3");
-  ExpectEnd(EndedBy(FinishReason::kLength), 2, v1::FINISH_REASON_STOP);
-}
+INSTANTIATE_TEST_SUITE_P(Outputs, ClaimCheckTest, ::testing::ValuesIn(Outputs()),
+                         [](const auto& info) { return info.param.name; });
 
 TEST_F(ClaimCheckTest, AnEngineThatStopsEarlyIsAFault) {
-  Claim("abc");
-  Draw("a");
+  ClaimCheck check(CallOf({"", ByteIds("abc"), {}, 0}), tokenizer_.get(), 20);
+  check.Add('a');
+  StreamEnd end;
+  end.reason = kRows;
   v1::VerifyResponse verdict;
-  EXPECT_THAT(check_->FillVerdict(EndedBy(FinishReason::kRowsComplete), verdict),
-              StatusIs(absl::StatusCode::kInternal, HasSubstr("1 of 3")));
+  EXPECT_THAT(check.FillVerdict(end, verdict), IsInternal("1 of 3"));
 }
 
 }  // namespace

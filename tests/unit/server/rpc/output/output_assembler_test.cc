@@ -50,7 +50,6 @@ class OutputAssemblerTest : public ::testing::Test {
   }
 
   const std::unique_ptr<Tokenizer> tokenizer_ = MakeByteTokenizer({"abSTOP", "yz"});
-  static constexpr int32_t kAbStop = kFirstWordId;
   static constexpr int32_t kYz = kFirstWordId + 1;
   OutputPlan plan_;
   GenerateWork work_;
@@ -98,144 +97,84 @@ TEST_F(OutputAssemblerTest, TokensWithoutTextMakeNoTextEvent) {
   EXPECT_THAT(received_.positions, ElementsAre(kPrompt));
 }
 
-TEST_F(OutputAssemblerTest, AStopStringNeverLeaksWhereverTheTokensSplitIt) {
-  plan_.stop_strings = {"STOP"};
-  const std::string text = "one STO two STOP three";
-  for (size_t pause = 0; pause < text.size(); ++pause) {
-    Make();
-    received_ = {};
-    for (size_t i = 0; i < text.size(); ++i) {
-      AppendText(text.substr(i, 1));
-      if (i >= pause) TakeEvents();
-      ASSERT_EQ(std::string("one STO two ").substr(0, received_.text.size()), received_.text);
+// An output that ends: by a stop string, or as the engine tells.
+struct Ended {
+  const char* name;
+  std::vector<int32_t> tokens;
+  std::string stop_string;  // if not empty
+  std::string before;       // the text before the last token, or before the engine tells
+  std::string text;
+  size_t sent;         // tokens, the first ones
+  int64_t completion;  // tokens that count
+  std::optional<FinishReason> told = {};
+  void (*change)(OutputPlan& plan, StopCriteria& stop) = nullptr;
+};
+class EndedOutputTest : public OutputAssemblerTest, public ::testing::WithParamInterface<Ended> {};
+
+TEST_P(EndedOutputTest, SendsWhatBelongsToIt) {
+  const auto& [name, tokens, stop_string, before, text, sent, completion, told, change] =
+      GetParam();
+  if (!stop_string.empty()) plan_.stop_strings = {stop_string};
+  if (change != nullptr) change(plan_, work_.stop);
+  Make();
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (!told.has_value() && i + 1 == tokens.size()) {
+      TakeEvents();
+      EXPECT_EQ(received_.text, before);
     }
-    TakeEvents();
-    ASSERT_TRUE(assembler_->ended());
-    EXPECT_EQ(assembler_->end().stop_string, "STOP");
-    EXPECT_EQ(received_.text, "one STO two ");
-    EXPECT_EQ(received_.ids.size(), 12u);
-    EXPECT_EQ(assembler_->completion_tokens(), 16);
+    assembler_->Append(Token(tokens[i]));
   }
+  TakeEvents();
+  if (told.has_value()) {
+    EXPECT_EQ(received_.text, before);
+    const bool matches = told == FinishReason::kEos || told == FinishReason::kStopToken;
+    assembler_->Close(*told, matches ? tokens.back() : -1);
+    TakeEvents();
+    EXPECT_EQ(assembler_->end().reason, *told);
+    EXPECT_EQ(assembler_->end().matched_token, matches ? tokens.back() : -1);
+  }
+  ASSERT_TRUE(assembler_->ended());
+  EXPECT_EQ(assembler_->end().stop_string,
+            told.has_value() ? std::nullopt : std::optional(stop_string));
+  EXPECT_EQ(received_.text, text);
+  EXPECT_EQ(received_.ids, std::vector<uint32_t>(tokens.begin(), tokens.begin() + sent));
+  EXPECT_EQ(assembler_->completion_tokens(), completion);
 }
 
-TEST_F(OutputAssemblerTest, WithIncludeStopTheStringIsSentAndNothingAfterIt) {
-  plan_.stop_strings = {"STOP"};
-  plan_.include_stop = true;
-  Make();
-  AppendText("a STOPxx");
-  TakeEvents();
-  EXPECT_EQ(received_.text, "a STOP");
-  EXPECT_THAT(received_.ids, ElementsAre('a', ' ', 'S', 'T', 'O', 'P'));
+std::vector<Ended> EndedOutputs() {
+  using enum FinishReason;
+  const auto ids = ByteIds;
+  const std::vector<int32_t> words = {'x', kFirstWordId, kFirstWordId + 1};  // x abSTOP yz
+  const auto include_stop = [](OutputPlan& plan, StopCriteria&) { plan.include_stop = true; };
+  const auto stop_string_tokens = [](OutputPlan& plan, StopCriteria&) {
+    plan.stop_string_tokens = true;
+  };
+  const auto without_text = [](OutputPlan& plan, StopCriteria&) { plan.text = false; };
+  const auto least_three = [](OutputPlan&, StopCriteria& stop) { stop.min_new_tokens = 3; };
+  const auto eos = [](OutputPlan&, StopCriteria& stop) { stop.ending_ids = EndingIds({kEosId}); };
+  const auto stop_token = [](OutputPlan&, StopCriteria& stop) {
+    stop.ending_ids = EndingIds({}, {'!'});
+  };
+  const auto included_token = [](OutputPlan& plan, StopCriteria& stop) {
+    stop.ending_ids = EndingIds({}, {'!'});
+    plan.include_stop = true;
+  };
+  constexpr auto kNone = std::nullopt;
+  return {{"AStopStringThatIsIncluded", ids("a STOPxx"), "STOP", "a STOP", "a STOP", 6, 6, kNone,
+           include_stop},
+          {"ATokenThatBeginsBeforeTheStop", words, "STOPyz", "x", "xab", 2, 3},
+          {"TokensOfAStopString", words, "STOPyz", "x", "xab", 3, 3, kNone, stop_string_tokens},
+          {"HeldTextThatWasNoStop", ids("a STO"), "STOP", "a ", "a STO", 5, 5, kContextLength},
+          {"AStopStringBeforeTheMinimum", ids("abcb"), "b", "abc", "abc", 3, 4, kNone, least_three},
+          {"AStopStringWithoutText", ids("aSTx"), "ST", "", "", 1, 3, kNone, without_text},
+          {"Eos", {'a', kEosId}, "", "a", "a", 1, 2, kEos, eos},
+          {"AStopToken", ids("a!"), "", "a", "a", 1, 2, kStopToken, stop_token},
+          // Below min_new_tokens the engine goes on.
+          {"AStopTokenThatDidNotStop", ids("a!b!"), "", "a!b", "a!b!", 4, 4, kLength, stop_token},
+          {"AStopTokenThatIsIncluded", ids("a!"), "", "a", "a!", 2, 2, kStopToken, included_token}};
 }
-
-TEST_F(OutputAssemblerTest, ATokenThatBeginsBeforeTheStopIsKept) {
-  plan_.stop_strings = {"STOPyz"};
-  Make();
-  AppendText("x");
-  assembler_->Append(Token(kAbStop));
-  TakeEvents();
-  // Its text is not settled.
-  EXPECT_EQ(received_.text, "x");
-  assembler_->Append(Token(kYz));
-  TakeEvents();
-  EXPECT_EQ(received_.text, "xab");
-  EXPECT_THAT(received_.ids, ElementsAre('x', kAbStop));
-  EXPECT_EQ(assembler_->completion_tokens(), 3);
-}
-
-TEST_F(OutputAssemblerTest, SendsTheTokensOfAStopStringIfAskedTo) {
-  plan_.stop_strings = {"STOPyz"};
-  plan_.stop_string_tokens = true;
-  Make();
-  AppendText("x");
-  assembler_->Append(Token(kAbStop));
-  assembler_->Append(Token(kYz));
-  TakeEvents();
-  EXPECT_EQ(received_.text, "xab");
-  EXPECT_THAT(received_.ids, ElementsAre('x', kAbStop, kYz));
-}
-
-TEST_F(OutputAssemblerTest, HeldTextIsSentWhenTheOutputEndsOtherwise) {
-  plan_.stop_strings = {"STOP"};
-  Make();
-  AppendText("a STO");
-  TakeEvents();
-  EXPECT_EQ(received_.text, "a ");
-  assembler_->Close(FinishReason::kContextLength, -1);
-  TakeEvents();
-  EXPECT_EQ(received_.text, "a STO");
-  EXPECT_EQ(received_.ids.size(), 5u);
-  EXPECT_FALSE(assembler_->end().stop_string.has_value());
-}
-
-TEST_F(OutputAssemblerTest, StopStringsAreNotLookedForBeforeTheMinimum) {
-  plan_.stop_strings = {"b"};
-  work_.stop.min_new_tokens = 3;
-  Make();
-  AppendText("abcb");
-  TakeEvents();
-  EXPECT_TRUE(assembler_->ended());
-  EXPECT_EQ(received_.text, "abc");
-}
-
-TEST_F(OutputAssemblerTest, StopStringsWorkWithoutText) {
-  plan_.stop_strings = {"ST"};
-  plan_.text = false;
-  Make();
-  AppendText("aSTx");
-  TakeEvents();
-  EXPECT_TRUE(assembler_->ended());
-  EXPECT_THAT(received_.text, IsEmpty());
-  EXPECT_THAT(received_.ids, ElementsAre('a'));
-}
-
-TEST_F(OutputAssemblerTest, TheEosTokenIsCountedButNotSent) {
-  work_.stop.ending_ids = EndingIds({kEosId});
-  Make();
-  AppendText("a");
-  assembler_->Append(Token(kEosId));
-  TakeEvents();
-  assembler_->Close(FinishReason::kEos, kEosId);
-  TakeEvents();
-  EXPECT_EQ(received_.text, "a");
-  EXPECT_THAT(received_.ids, ElementsAre('a'));
-  EXPECT_EQ(assembler_->end().matched_token, kEosId);
-  EXPECT_EQ(assembler_->completion_tokens(), 2);
-}
-
-TEST_F(OutputAssemblerTest, AStopTokensTextDoesNotLeakBeforeTheEndIsKnown) {
-  work_.stop.ending_ids = EndingIds({}, {'!'});
-  Make();
-  AppendText("a!");
-  TakeEvents();
-  EXPECT_EQ(received_.text, "a");
-  assembler_->Close(FinishReason::kStopToken, '!');
-  TakeEvents();
-  EXPECT_EQ(received_.text, "a");
-}
-
-TEST_F(OutputAssemblerTest, AStopTokenThatDidNotStopIsOrdinary) {
-  // Below min_new_tokens the engine goes on.
-  work_.stop.ending_ids = EndingIds({}, {'!'});
-  Make();
-  AppendText("a!b!");
-  assembler_->Close(FinishReason::kLength, -1);
-  TakeEvents();
-  EXPECT_EQ(received_.text, "a!b!");
-  EXPECT_THAT(received_.ids, ElementsAre('a', '!', 'b', '!'));
-  EXPECT_EQ(assembler_->completion_tokens(), 4);
-}
-
-TEST_F(OutputAssemblerTest, WithIncludeStopTheStopTokenIsSent) {
-  work_.stop.ending_ids = EndingIds({}, {'!'});
-  plan_.include_stop = true;
-  Make();
-  AppendText("a!");
-  assembler_->Close(FinishReason::kStopToken, '!');
-  TakeEvents();
-  EXPECT_EQ(received_.text, "a!");
-  EXPECT_THAT(received_.ids, ElementsAre('a', '!'));
-}
+INSTANTIATE_TEST_SUITE_P(Outputs, EndedOutputTest, ::testing::ValuesIn(EndedOutputs()),
+                         [](const auto& info) { return info.param.name; });
 
 TEST_F(OutputAssemblerTest, EventsWaitForMinChunkTokens) {
   plan_.min_chunk_tokens = 3;
@@ -323,11 +262,13 @@ TEST_F(OutputAssemblerTest, TheTextDoesNotDependOnWhenEventsAreTaken) {
     const std::string all = tokenizer_->Decode(ids);
     std::string wanted = all;
     size_t best_end = std::string::npos;
+    std::optional<std::string> stopped;
     for (const std::string& stop : plan_.stop_strings) {
       const size_t at = all.find(stop);
       if (at == std::string::npos || at + stop.size() >= best_end) continue;
       best_end = at + stop.size();
       wanted = all.substr(0, at);
+      stopped = stop;
     }
     Make();
     received_ = {};
@@ -338,6 +279,7 @@ TEST_F(OutputAssemblerTest, TheTextDoesNotDependOnWhenEventsAreTaken) {
     assembler_->Close(FinishReason::kLength, -1);
     TakeEvents();
     ASSERT_EQ(received_.text, wanted);
+    EXPECT_EQ(assembler_->end().stop_string, stopped);
   }
 }
 
