@@ -319,8 +319,7 @@ class TenantTest(unittest.TestCase):
             cls.limited[kind] = add(kind.__name__)
             tlm_keys("limits", f"--file={file}", f"--tenant={kind.__name__}",
                      "--max_concurrent_requests=1")
-        cls.server = SecureServer(f"--api_keys={file}", *FLAGS).__enter__()
-        cls.addClassCleanup(cls.server.close)
+        cls.server = cls.enterClassContext(SecureServer(f"--api_keys={file}", *FLAGS))
         cls.facades = [kind(cls.server.channel) for kind in FACADES]
 
     def test_abort_is_of_the_tenant(self):

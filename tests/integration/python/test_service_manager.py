@@ -118,10 +118,9 @@ class ServiceManagerTest(unittest.TestCase):
         self.assertNotIn("WATCHDOG", names[names.index("STOPPING"):])
 
     def test_a_life(self):
-        self.life_of(self.manager())
-
-    def test_a_life_at_an_abstract_address(self):
-        self.life_of(self.manager(abstract=True))
+        for abstract in (False, True):
+            with self.subTest(abstract=abstract):
+                self.life_of(self.manager(abstract))
 
     def test_a_missing_notify_socket_is_ignored(self):
         with TlmServer(environment={"NOTIFY_SOCKET": "/nonexistent/notify"}) as server:
