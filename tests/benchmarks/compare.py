@@ -31,12 +31,8 @@ import scenario
 OPENVINO_BENCH = pathlib.Path(__file__).resolve().with_name("openvino_bench.py")
 
 # How many times as fast as llama.cpp on the same file a test must be, by how our weights are stored.
-PEER_BARS = {
-    "bfloat16": {"tg": 1.4, "pp": 7.0, "tg x 16": 4.0},
-    "float32": {"tg": 1.1, "pp": 1.4},
-    "int8": {"tg": 1.2, "pp": 3.0},
-    "4 bits": {"tg": 1.5, "pp": 3.0, "tg x 16": 3.0},
-}
+PEER_BARS = {"bfloat16": {"tg": 1.4, "pp": 7.0, "tg x 16": 4.0}, "float32": {"tg": 1.1, "pp": 1.4},
+             "int8": {"tg": 1.2, "pp": 3.0}, "4 bits": {"tg": 1.5, "pp": 3.0, "tg x 16": 3.0}}
 # The part of the machine's own ceiling that a test must reach: decoding of the read bandwidth,
 # prompts of the fastest matrix products, 16 sequences of 16 times what reading allows for one.
 MACHINE_BARS = {"bfloat16": {"tg": 0.85, "pp": 0.60, "tg x 16": 0.75}, "4 bits": {"tg": 0.85}}

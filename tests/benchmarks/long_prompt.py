@@ -16,26 +16,12 @@ import scenario
 BAR = 3
 
 # 28 million parameters, a context of 32,768.
-CONFIG = {
-    "architectures": ["Qwen3ForCausalLM"],
-    "model_type": "qwen3",
-    "vocab_size": 8192,
-    "hidden_size": 512,
-    "intermediate_size": 1536,
-    "num_hidden_layers": 8,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 2,
-    "head_dim": 64,
-    "max_position_embeddings": 32768,
-    "rms_norm_eps": 1e-06,
-    "rope_theta": 1000000.0,
-    "hidden_act": "silu",
-    "attention_bias": False,
-    "tie_word_embeddings": True,
-    "torch_dtype": "bfloat16",
-    "use_sliding_window": False,
-    "eos_token_id": 0,
-}
+CONFIG = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "vocab_size": 8192,
+          "hidden_size": 512, "intermediate_size": 1536, "num_hidden_layers": 8,
+          "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 64,
+          "max_position_embeddings": 32768, "rms_norm_eps": 1e-06, "rope_theta": 1000000.0,
+          "hidden_act": "silu", "attention_bias": False, "tie_word_embeddings": True,
+          "torch_dtype": "bfloat16", "use_sliding_window": False, "eos_token_id": 0}
 
 
 def measure(arguments, model, server_flags):

@@ -16,9 +16,8 @@ class ProgramCase(unittest.TestCase):
     """A test with a folder of its own."""
 
     def setUp(self):
-        directory = tempfile.TemporaryDirectory(prefix="tlm-benchmark-test-")
-        self.addCleanup(directory.cleanup)
-        self.directory = pathlib.Path(directory.name)
+        self.directory = pathlib.Path(self.enterContext(
+            tempfile.TemporaryDirectory(prefix="tlm-benchmark-test-")))
 
     def run_program(self, *command):
         return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,

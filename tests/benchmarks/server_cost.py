@@ -62,18 +62,13 @@ def compare(streams, test, point, served):
     client = 0
     if served["client_shares_machine"]:
         client = (point["cpus"]["client"] / served["machine"]["cpus"]) * streams / tokens_per_second
-    return {
-        "streams": streams,
-        "engine_tokens_per_second": test["tokens_per_second"],
-        "served_tokens_per_second": tokens_per_second,
-        "throughput_ratio": tokens_per_second / test["tokens_per_second"],
-        "engine_step_s": test["seconds"],
-        "served_step_s": step,
-        "client_step_s": client,
-        "not_model_percent": 100 * (1 - test["seconds"] / step),
-        "server_percent": 100 * (1 - (test["seconds"] + client) / step),
-        "tokens_per_event": tokens_per_second * point["window_s"] / max(events["count"], 1),
-    }
+    return {"streams": streams, "engine_tokens_per_second": test["tokens_per_second"],
+            "served_tokens_per_second": tokens_per_second,
+            "throughput_ratio": tokens_per_second / test["tokens_per_second"],
+            "engine_step_s": test["seconds"], "served_step_s": step, "client_step_s": client,
+            "not_model_percent": 100 * (1 - test["seconds"] / step),
+            "server_percent": 100 * (1 - (test["seconds"] + client) / step),
+            "tokens_per_event": tokens_per_second * point["window_s"] / max(events["count"], 1)}
 
 
 def measure(arguments):

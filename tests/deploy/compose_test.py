@@ -20,8 +20,7 @@ class _Loader(yaml.SafeLoader):
 
 
 _Loader.add_constructor(
-    "!override", lambda loader, node: loader.construct_sequence(node, deep=True)
-)
+    "!override", lambda loader, node: loader.construct_sequence(node, deep=True))
 
 
 def load(path):
@@ -58,8 +57,7 @@ class ComposeTest(unittest.TestCase):
         if server_flags.defaults() is None:
             skip("compose/flags", "no built tlm-server")
         period = server_flags.seconds(
-            load(DEPLOY / "compose.yaml")["services"]["tlm"]["stop_grace_period"]
-        )
+            load(DEPLOY / "compose.yaml")["services"]["tlm"]["stop_grace_period"])
         for file in FILES:
             command = load(file)["services"]["tlm"].get("command")
             if command:
@@ -92,33 +90,24 @@ class ComposeTest(unittest.TestCase):
 
     def test_prometheus_scrapes_the_service(self):
         scraped = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())[
-            "scrape_configs"
-        ]
-        targets = [
-            target
-            for job in scraped
-            for config in job.get("static_configs", [])
-            for target in config["targets"]
-        ]
+            "scrape_configs"]
+        targets = [target for job in scraped for config in job.get("static_configs", [])
+                   for target in config["targets"]]
         port = server_flags.given(load(DEPLOY / "compose.yaml")["services"]["tlm"]["command"])[
-            "metrics_port"
-        ]
+            "metrics_port"]
         self.assertIn(f"tlm:{port}", targets)
 
     def test_grafana_finds_prometheus_and_the_dashboard(self):
         service = load(DEPLOY / "compose.yaml")["services"]["grafana"]
         sources = yaml.safe_load(
-            next((DEPLOY / "grafana/provisioning/datasources").glob("*.y*ml")).read_text()
-        )
+            next((DEPLOY / "grafana/provisioning/datasources").glob("*.y*ml")).read_text())
         self.assertEqual(sources["datasources"][0]["url"], "http://prometheus:9090")
         providers = yaml.safe_load(
-            next((DEPLOY / "grafana/provisioning/dashboards").glob("*.y*ml")).read_text()
-        )
+            next((DEPLOY / "grafana/provisioning/dashboards").glob("*.y*ml")).read_text())
         folder = providers["providers"][0]["options"]["path"]
         self.assertIn(f"./grafana/dashboards:{folder}:ro", service["volumes"])
         home = pathlib.PurePosixPath(
-            service["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
-        )
+            service["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"])
         self.assertEqual(str(home.parent), folder)
         self.assertTrue((DEPLOY / "grafana/dashboards" / home.name).is_file())
 

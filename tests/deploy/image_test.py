@@ -83,14 +83,9 @@ class ImageTests:
                 (cls.root / folder / name).unlink(missing_ok=True)
 
     def run_container(self, arguments=None, mounts=()):
-        return container_module.Container(
-            WORK,
-            self.root,
-            self.config,
-            self.config["Cmd"] if arguments is None else arguments,
-            [*self.MOUNTS, *mounts],
-            self.ENVIRONMENT,
-        )
+        return container_module.Container(WORK, self.root, self.config,
+                                          self.config["Cmd"] if arguments is None else arguments,
+                                          [*self.MOUNTS, *mounts], self.ENVIRONMENT)
 
     def wait_until_healthy(self, container, check=None):
         check = check or self.config["Healthcheck"]["Test"][1:]
@@ -105,18 +100,13 @@ class ImageTests:
     def test_size_is_within_its_bound(self):
         size = sum(status.st_size for status in self.added.values())
         whole = sum(status.st_size for status in self.files.values())
-        print(
-            f"{self.IMAGE}: {size / 1e6:.1f} MB in {len(self.added)} files over a base of "
-            f"{(whole - size) / 1e6:.1f} MB"
-        )
+        print(f"{self.IMAGE}: {size / 1e6:.1f} MB in {len(self.added)} files over a base of "
+              f"{(whole - size) / 1e6:.1f} MB")
         self.assertLess(size, MAX_CONTENT_BYTES)
 
     def test_no_file_is_setuid_or_setgid(self):
-        privileged = [
-            name
-            for name, status in self.files.items()
-            if status.st_mode & (stat.S_ISUID | stat.S_ISGID)
-        ]
+        privileged = [name for name, status in self.files.items()
+                      if status.st_mode & (stat.S_ISUID | stat.S_ISGID)]
         self.assertEqual(privileged, [])
 
     def test_nothing_added_is_the_users_or_writable(self):
@@ -126,12 +116,8 @@ class ImageTests:
 
     def test_programs_are_stripped(self):
         for program in ("tlm-server", "tlm", "tlm-keys"):
-            sections = subprocess.run(
-                ["readelf", "-S", str(self.root / "usr/local/bin" / program)],
-                check=True,
-                text=True,
-                stdout=subprocess.PIPE,
-            ).stdout
+            sections = subprocess.run(["readelf", "-S", str(self.root / "usr/local/bin" / program)],
+                                      check=True, text=True, stdout=subprocess.PIPE).stdout
             self.assertNotIn(".symtab", sections, program)
             self.assertNotIn(".debug_info", sections, program)
 
@@ -159,11 +145,8 @@ class ImageTests:
             self.assertRegex(package["externalRefs"][0]["referenceLocator"], "^pkg:deb/.+@.+")
             self.assertTrue((self.root / "usr/share/doc" / name / "copyright").is_file(), name)
         self.assertTrue((self.root / "usr/share/doc/tlm/LICENSE").is_file())
-        contained = {
-            relation["relatedSpdxElement"]
-            for relation in bill["relationships"]
-            if relation["relationshipType"] == "CONTAINS"
-        }
+        contained = {relation["relatedSpdxElement"] for relation in bill["relationships"]
+                     if relation["relationshipType"] == "CONTAINS"}
         self.assertEqual(contained, {entry["SPDXID"] for entry in bill["files"]})
 
     def test_bill_of_materials_is_valid(self):
@@ -171,11 +154,8 @@ class ImageTests:
         if not in_venv.make(folder, HERE / "image/requirements.txt"):
             self.skipTest("no SPDX validator from PyPI")
         checked = subprocess.run(
-            [
-                str(folder / "bin/pyspdxtools"),
-                "-i",
-                str(self.root / "usr/share/tlm/sbom.spdx.json"),
-            ],
+            [str(folder / "bin/pyspdxtools"), "-i",
+             str(self.root / "usr/share/tlm/sbom.spdx.json")],
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -188,8 +168,7 @@ class ImageTests:
         self.assertRegex(self.config["User"], r"^[1-9]\d*:[1-9]\d*$")
         self.assertEqual(self.config["Entrypoint"], ["/usr/local/bin/tlm-server"])
         self.assertEqual(
-            self.config["Healthcheck"]["Test"][:3], ["CMD", "/usr/local/bin/tlm", "health"]
-        )
+            self.config["Healthcheck"]["Test"][:3], ["CMD", "/usr/local/bin/tlm", "health"])
         self.assertEqual(set(self.config["ExposedPorts"]), {"50051/tcp", "9464/tcp"})
         labels = self.config["Labels"]
         self.assertEqual(labels["org.opencontainers.image.licenses"], "Apache-2.0")
@@ -200,23 +179,13 @@ class ImageTests:
         with self.run_container() as container:
             self.wait_until_healthy(container)
             status = container.proc("status")
-            for line in (
-                r"Uid:\t65532\t65532",
-                r"CapEff:\t0+\n",
-                r"CapBnd:\t0+\n",
-                r"NoNewPrivs:\t1\n",
-                r"Seccomp:\t2\n",
-            ):
+            for line in (r"Uid:\t65532\t65532", r"CapEff:\t0+\n", r"CapBnd:\t0+\n",
+                         r"NoNewPrivs:\t1\n", r"Seccomp:\t2\n"):
                 self.assertRegex(status, line)
             self.assertRegex(container.proc("mountinfo"), r"(?m)^\d+ \d+ \S+ \S+ / ro,")
             said = container.execute(
-                [
-                    "/usr/local/bin/tlm",
-                    "generate",
-                    "In the evening",
-                    "--max_new_tokens=8",
-                    "--temperature=0",
-                ]
+                ["/usr/local/bin/tlm", "generate", "In the evening", "--max_new_tokens=8",
+                 "--temperature=0"]
             )
             self.assertEqual(said.returncode, 0, said.stdout)
             self.assertGreater(len(said.stdout.strip()), 4)
@@ -226,8 +195,7 @@ class ImageTests:
     def test_health_check_fails_where_nothing_serves(self):
         with self.run_container(["--model=/usr/share/tlm/demo", "--port=50999"]) as container:
             self.wait_until_healthy(
-                container, ["/usr/local/bin/tlm", "health", "--target=127.0.0.1:50999"]
-            )
+                container, ["/usr/local/bin/tlm", "health", "--target=127.0.0.1:50999"])
             check = container.execute(self.config["Healthcheck"]["Test"][1:])
             self.assertNotEqual(check.returncode, 0, check.stdout)
 
@@ -243,21 +211,12 @@ class ImageTests:
         name = ["-subj", "/CN=tlm.test", "-addext", "subjectAltName=DNS:tlm.test"]
         openssl("req", "-x509", *CURVE, "-nodes", *name, "-keyout", key, "-out", certificate)
         key.chmod(0o644)
-        arguments = [
-            "--model=/usr/share/tlm/demo",
-            "--host=0.0.0.0",
-            "--tls_cert=/run/tlm/tls.crt",
-            "--tls_key=/run/tlm/tls.key",
-        ]
-        check = [
-            *self.config["Healthcheck"]["Test"][1:],
-            "--tls",
-            "--ca_file=/run/tlm/tls.crt",
-            "--server_name=tlm.test",
-        ]
+        arguments = ["--model=/usr/share/tlm/demo", "--host=0.0.0.0", "--tls_cert=/run/tlm/tls.crt",
+                     "--tls_key=/run/tlm/tls.key"]
+        check = [*self.config["Healthcheck"]["Test"][1:], "--tls", "--ca_file=/run/tlm/tls.crt",
+                 "--server_name=tlm.test"]
         with self.run_container(
-            arguments, [container_module.bind(secrets, "/run/tlm")]
-        ) as container:
+            arguments, [container_module.bind(secrets, "/run/tlm")]) as container:
             self.wait_until_healthy(container, check)
             plain = container.execute(self.config["Healthcheck"]["Test"][1:])
             self.assertNotEqual(plain.returncode, 0, plain.stdout)
@@ -294,22 +253,10 @@ class CudaImageTest(ImageTests, unittest.TestCase):
 def build_target(buildah, target, options=()):
     begin = time.monotonic()
     upper = target.upper()
-    buildah.build(
-        SOURCE,
-        f"tlm-test-{target}",
-        "--target",
-        target,
-        "--pull-never",
-        "--build-arg",
-        f"{upper}_BUILD_BASE={BASE}",
-        "--build-arg",
-        f"{upper}_BASE={BASE}",
-        "--build-arg",
-        "VERSION=test",
-        "--build-arg",
-        "SOURCE_DATE_EPOCH=1700000000",
-        *options,
-    )
+    buildah.build(SOURCE, f"tlm-test-{target}", "--target", target, "--pull-never", "--build-arg",
+                  f"{upper}_BUILD_BASE={BASE}", "--build-arg", f"{upper}_BASE={BASE}",
+                  "--build-arg", "VERSION=test", "--build-arg", "SOURCE_DATE_EPOCH=1700000000",
+                  *options)
     print(f"tlm-test-{target}: built in {time.monotonic() - begin:.0f} s", flush=True)
 
 

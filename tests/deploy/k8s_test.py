@@ -47,13 +47,10 @@ def rendered(overlay):
 def rendered_with(component):
     """An overlay of plain text and this component."""
     with tempfile.TemporaryDirectory() as folder:
-        paths = {
-            name: os.path.relpath(K8S / name, os.path.realpath(folder))
-            for name in ("base", "components/plaintext", f"components/{component}")
-        }
+        paths = {name: os.path.relpath(K8S / name, os.path.realpath(folder))
+                 for name in ("base", "components/plaintext", f"components/{component}")}
         pathlib.Path(folder, "kustomization.yaml").write_text(
-            yaml.safe_dump({"resources": [paths.pop("base")], "components": [*paths.values()]})
-        )
+            yaml.safe_dump({"resources": [paths.pop("base")], "components": [*paths.values()]}))
         return rendered_folder(pathlib.Path(folder))
 
 
@@ -118,19 +115,14 @@ class WholeTest(unittest.TestCase):
 
     def test_services_name_ports_of_the_container(self):
         for where, documents in self.everything():
-            ports = {
-                port["name"]: port["containerPort"]
-                for port in pod_of(documents)["containers"][0]["ports"]
-            }
+            ports = {port["name"]: port["containerPort"]
+                     for port in pod_of(documents)["containers"][0]["ports"]}
             for name in ("tlm", "tlm-headless"):
                 for port in documents[("Service", name)]["spec"]["ports"]:
                     self.assertIn(port["targetPort"], ports, (where, name))
-            allowed = [
-                port["port"]
-                for rule in documents[("NetworkPolicy", "tlm")]["spec"]["ingress"]
-                for port in rule["ports"]
-                if where != "mesh" or port["port"] != MESH_PORT
-            ]
+            allowed = [port["port"]
+                       for rule in documents[("NetworkPolicy", "tlm")]["spec"]["ingress"]
+                       for port in rule["ports"] if where != "mesh" or port["port"] != MESH_PORT]
             self.assertEqual(sorted(allowed), sorted(ports.values()), where)
 
     def test_flags_name_the_container_ports(self):
@@ -139,8 +131,7 @@ class WholeTest(unittest.TestCase):
             ports = {port["name"]: str(port["containerPort"]) for port in container["ports"]}
             flags = server_flags.given(container["args"])
             self.assertEqual(
-                (flags["port"], flags["metrics_port"]), (ports["grpc"], ports["metrics"]), where
-            )
+                (flags["port"], flags["metrics_port"]), (ports["grpc"], ports["metrics"]), where)
 
     def test_monitor_selects_the_headless_service(self):
         for where, documents in self.everything():
@@ -148,8 +139,7 @@ class WholeTest(unittest.TestCase):
             labels = documents[("Service", "tlm-headless")]["metadata"]["labels"]
             self.assertLessEqual(wanted.items(), labels.items(), where)
             self.assertNotIn(
-                "tlm/scrape", documents[("Service", "tlm")]["metadata"].get("labels", {})
-            )
+                "tlm/scrape", documents[("Service", "tlm")]["metadata"].get("labels", {}))
 
     def test_mounts_have_volumes(self):
         for where, documents in self.everything():
@@ -160,12 +150,10 @@ class WholeTest(unittest.TestCase):
 
     def test_autoscaler_asks_for_the_adapters_metric(self):
         rules = yaml.safe_load((K8S / "prometheus-adapter-rules.yaml").read_text())["rules"][
-            "custom"
-        ]
+            "custom"]
         for where, documents in self.everything():
             metric = documents[("HorizontalPodAutoscaler", "tlm")]["spec"]["metrics"][0]["pods"][
-                "metric"
-            ]
+                "metric"]
             self.assertEqual(metric["name"], rules[0]["name"]["as"], where)
 
     def test_server_has_every_flag(self):
@@ -180,11 +168,8 @@ class WholeTest(unittest.TestCase):
             skip("k8s/flags", "no built tlm-server")
         for where, documents in self.everything():
             pod = pod_of(documents)
-            self.assertGreaterEqual(
-                pod["terminationGracePeriodSeconds"],
-                server_flags.stop_seconds(pod["containers"][0]["args"]),
-                where,
-            )
+            self.assertGreaterEqual(pod["terminationGracePeriodSeconds"],
+                                    server_flags.stop_seconds(pod["containers"][0]["args"]), where)
 
 
 class FleetTest(unittest.TestCase):
@@ -196,11 +181,9 @@ class FleetTest(unittest.TestCase):
                 self.assertEqual(validate(document), [], (component, name))
 
     def test_schemas_refuse_a_misspelt_field(self):
-        for component, kind, path in (
-            ("keda", "ScaledObject", ("triggers", 0, "metadata")),
-            ("llm-d", "InferencePool", ("endpointPickerRef",)),
-            ("llm-d", "HTTPRoute", ("rules", 0)),
-        ):
+        for component, kind, path in (("keda", "ScaledObject", ("triggers", 0, "metadata")),
+                                      ("llm-d", "InferencePool", ("endpointPickerRef",)),
+                                      ("llm-d", "HTTPRoute", ("rules", 0))):
             document = rendered_with(component)[(kind, "tlm")]
             place = document["spec"]
             for step in path:
@@ -213,13 +196,10 @@ class FleetTest(unittest.TestCase):
         self.assertNotIn(("HorizontalPodAutoscaler", "tlm"), documents)
         theirs = base_files()[("HorizontalPodAutoscaler", "tlm")]["spec"]
         ours = documents[("ScaledObject", "tlm")]["spec"]
+        self.assertEqual((ours["minReplicaCount"], ours["maxReplicaCount"], ours["scaleTargetRef"]),
+                         (theirs["minReplicas"], theirs["maxReplicas"], theirs["scaleTargetRef"]))
         self.assertEqual(
-            (ours["minReplicaCount"], ours["maxReplicaCount"], ours["scaleTargetRef"]),
-            (theirs["minReplicas"], theirs["maxReplicas"], theirs["scaleTargetRef"]),
-        )
-        self.assertEqual(
-            ours["advanced"]["horizontalPodAutoscalerConfig"]["behavior"], theirs["behavior"]
-        )
+            ours["advanced"]["horizontalPodAutoscalerConfig"]["behavior"], theirs["behavior"])
         trigger, metric = ours["triggers"][0]["metadata"], theirs["metrics"][0]["pods"]
         self.assertEqual(trigger["threshold"], metric["target"]["averageValue"])
         self.assertIn(metric["metric"]["name"].replace("vllm_", "vllm:"), trigger["query"])
@@ -281,8 +261,7 @@ class HardeningTest(unittest.TestCase):
             self.assertEqual(context["capabilities"], {"drop": ["ALL"]})
             for mount in container["volumeMounts"]:
                 self.assertTrue(
-                    mount.get("readOnly") or mount["mountPath"].startswith("/var/cache/")
-                )
+                    mount.get("readOnly") or mount["mountPath"].startswith("/var/cache/"))
 
     def test_base_pod(self):
         documents = base_files()
@@ -347,8 +326,7 @@ class ProbesTest(unittest.TestCase):
         self.assertEqual(container["resources"]["limits"]["nvidia.com/gpu"], 1)
         self.assertIn("--backend=cuda", container["args"])
         self.assertNotIn(
-            "nvidia.com/gpu", pod_of(rendered("cpu"))["containers"][0]["resources"]["limits"]
-        )
+            "nvidia.com/gpu", pod_of(rendered("cpu"))["containers"][0]["resources"]["limits"])
 
 
 if __name__ == "__main__":

@@ -40,15 +40,9 @@ with tlm_client.Client(sys.argv[1]) as client:
 
 def run(*command, seconds=60, **options):
     """The output of a command, which must end well."""
-    ended = subprocess.run(
-        [str(word) for word in command],
-        text=True,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=seconds,
-        **options,
-    )
+    ended = subprocess.run([str(word) for word in command], text=True, stdin=subprocess.DEVNULL,
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds,
+                           **options)
     if ended.returncode != 0:
         raise AssertionError(f"{command} ended with {ended.returncode}:\n{ended.stdout[-4000:]}")
     return ended.stdout
@@ -56,17 +50,8 @@ def run(*command, seconds=60, **options):
 
 def build(folder, umask):
     """The packages of the finished build and the wheel, by name without version."""
-    run(
-        "sh",
-        "-c",
-        'umask "$0"; exec "$@"',
-        umask,
-        SOURCE / "deploy/packages/build.sh",
-        f"--of={BUILD}",
-        folder,
-        env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000"},
-        seconds=200,
-    )
+    run("sh", "-c", 'umask "$0"; exec "$@"', umask, SOURCE / "deploy/packages/build.sh",
+        f"--of={BUILD}", folder, env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}, seconds=200)
     return {re.split(r"[_-]\d", path.name)[0]: path for path in folder.iterdir()}
 
 
@@ -100,8 +85,7 @@ class PackagesTest(unittest.TestCase):
         self.assertEqual(set(again), set(packages))
         for name, path in packages.items():
             first, second = (
-                hashlib.sha256(file.read_bytes()).hexdigest() for file in (path, again[name])
-            )
+                hashlib.sha256(file.read_bytes()).hexdigest() for file in (path, again[name]))
             self.assertEqual(first, second, name)
 
     def test_version_is_the_programs(self):
@@ -126,8 +110,7 @@ class PackagesTest(unittest.TestCase):
         unit = (self.tree / "usr/lib/systemd/system/tlm-server.service").read_text()
         self.assertNotIn("/usr/local", unit)
         for path in re.findall(
-            r"(?m)^ExecStart=(\S+)|--flagfile=(\S+)|^EnvironmentFile=-(\S+)", unit
-        ):
+            r"(?m)^ExecStart=(\S+)|--flagfile=(\S+)|^EnvironmentFile=-(\S+)", unit):
             self.assertTrue((self.tree / "".join(path)[1:]).is_file(), path)
         page, section = re.search(r"Documentation=man:(\S+)\((\d)\)", unit).groups()
         self.assertTrue((self.tree / f"usr/share/man/man{section}/{page}.{section}.gz").is_file())
@@ -147,16 +130,11 @@ class PackagesTest(unittest.TestCase):
             skip("package/man", "no man")
         pages = sorted((self.tree / "usr/share/man").rglob("*.gz"))
         self.assertEqual(
-            [page.name for page in pages], ["tlm.1.gz", "tlm-keys.8.gz", "tlm-server.8.gz"]
-        )
+            [page.name for page in pages], ["tlm.1.gz", "tlm-keys.8.gz", "tlm-server.8.gz"])
         for page in pages:
-            shown = subprocess.run(
-                ["man", "--warnings", "--local-file", str(page)],
-                env={**os.environ, "LC_ALL": "C.UTF-8", "MANWIDTH": "80"},
-                text=True,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-            )
+            shown = subprocess.run(["man", "--warnings", "--local-file", str(page)],
+                                   env={**os.environ, "LC_ALL": "C.UTF-8", "MANWIDTH": "80"},
+                                   text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             self.assertEqual((shown.returncode, shown.stderr), (0, ""), page)
             self.assertIn("DESCRIPTION", shown.stdout)
 
@@ -164,12 +142,8 @@ class PackagesTest(unittest.TestCase):
         if shutil.which("zsh") is None:
             skip("package/zsh", "no zsh")
         folder = self.tree / "usr/share/zsh/vendor-completions"
-        found = run(
-            "zsh",
-            "-fc",
-            f"fpath=({folder} $fpath); autoload -U compinit; compinit -uD; "
-            "print $_comps[tlm] $_comps[tlm-server]",
-        )
+        found = run("zsh", "-fc", f"fpath=({folder} $fpath); autoload -U compinit; compinit -uD; "
+                    "print $_comps[tlm] $_comps[tlm-server]")
         self.assertEqual(found.split(), ["_tlm", "_tlm-server"])
 
 
@@ -199,13 +173,8 @@ class InstalledTest(unittest.TestCase):
             cls.enter("apt-get", "update", "-q", "--error-on=any", seconds=APT_SECONDS)
         except (AssertionError, subprocess.TimeoutExpired) as error:
             skip("package/installed", "no archive: " + str(error).replace("\n", " ")[-300:])
-        client = (
-            "bash-completion",
-            "python3-venv",
-            "python3-grpcio",
-            "python3-protobuf",
-            "python3-numpy",
-        )
+        client = ("bash-completion", "python3-venv", "python3-grpcio", "python3-protobuf",
+                  "python3-numpy")
         cls.install(f"/packages/{packages['tlm-server'].name}", *client)
 
     @classmethod
@@ -220,16 +189,9 @@ class InstalledTest(unittest.TestCase):
 
     @classmethod
     def install(cls, *names):
-        cls.enter(
-            "apt-get",
-            "install",
-            "-qy",
-            "--no-install-recommends",
-            "-oDpkg::Options::=--force-unsafe-io",
-            *names,
-            env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
-            seconds=APT_SECONDS,
-        )
+        cls.enter("apt-get", "install", "-qy", "--no-install-recommends",
+                  "-oDpkg::Options::=--force-unsafe-io", *names,
+                  env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, seconds=APT_SECONDS)
 
     def serve(self):
         """Starts the server as the unit does, on a free port, and returns the client's target."""
@@ -246,10 +208,7 @@ class InstalledTest(unittest.TestCase):
         self.addCleanup(log.close)
         server = subprocess.Popen(
             ["unshare", "--mount", "--", "sh", "-c", ENTER, self.root, "sh", "-c", start],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-        )
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self.addCleanup(server.wait)
         self.addCleanup(server.kill)
         port_file = self.root / "run/tlm/port"
@@ -262,25 +221,17 @@ class InstalledTest(unittest.TestCase):
 
     def test_serves_and_both_clients_answer(self):
         server, target = self.serve()
-        said = self.enter(
-            "tlm",
-            "generate",
-            "In the evening",
-            "--max_new_tokens=8",
-            "--temperature=0",
-            f"--target={target}",
-        )
+        said = self.enter("tlm", "generate", "In the evening", "--max_new_tokens=8",
+                          "--temperature=0", f"--target={target}")
         self.assertGreater(len(said.strip()), 4)
         self.enter("/usr/bin/python3", "-m", "venv", "--system-site-packages", "/client")
         wheel = packages["tlm_client"].name
         self.enter("/client/bin/pip", "install", "--quiet", "--no-index", f"/packages/{wheel}")
         self.assertEqual(
-            self.enter("/client/bin/python", "-c", CLIENT, target).strip(), said.strip()
-        )
+            self.enter("/client/bin/python", "-c", CLIENT, target).strip(), said.strip())
         self.assertIsNone(server.poll(), (WORK / "server.log").read_text())
         self.assertEqual(
-            self.enter("/client/bin/tlm-py", "health", f"--target={target}"), "SERVING\n"
-        )
+            self.enter("/client/bin/tlm-py", "health", f"--target={target}"), "SERVING\n")
         server.terminate()
         self.assertEqual(server.wait(timeout=60), 0, (WORK / "server.log").read_text())
 
@@ -292,8 +243,7 @@ class InstalledTest(unittest.TestCase):
         load = ". /usr/share/bash-completion/bash_completion; "
         for program, function in (("tlm", "_tlm"), ("tlm-server", "_longopt")):
             found = self.enter(
-                "bash", "-c", f"{load} _completion_loader {program}; complete -p {program}"
-            )
+                "bash", "-c", f"{load} _completion_loader {program}; complete -p {program}")
             self.assertEqual(found, f"complete -F {function} {program}\n")
         words = "COMP_WORDS=(tlm gen) COMP_CWORD=1; _tlm; echo ${COMPREPLY[@]}"
         said = self.enter("bash", "-c", f"{load} _completion_loader tlm; {words}")

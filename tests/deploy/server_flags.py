@@ -25,13 +25,8 @@ def defaults():
     server = pathlib.Path(os.environ.get("TLM_BIN_DIR", ""), "tlm-server")
     if not server.is_file():
         return None
-    text = subprocess.run(
-        [str(server), "--help"],
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=30,
-    ).stdout
+    text = subprocess.run([str(server), "--help"], text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, timeout=30).stdout
     values = {}
     for entry in re.split(r"\n    --", text)[1:]:
         default = re.search(r"default: (.*);", entry)

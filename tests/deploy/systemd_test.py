@@ -18,13 +18,8 @@ MAX_EXPOSURE = 15
 
 
 def analyze(*arguments):
-    return subprocess.run(
-        ["systemd-analyze", *arguments],
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=60,
-    )
+    return subprocess.run(["systemd-analyze", *arguments], text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, timeout=60)
 
 
 def directive(name):
@@ -63,8 +58,7 @@ class SystemdAnalyzeTest(unittest.TestCase):
         if version < 250:
             skip("systemd/exposure", f"systemd {version} does not judge a file")
         judged = analyze(
-            "security", "--offline=true", "--no-pager", f"--threshold={MAX_EXPOSURE}", str(UNIT)
-        )
+            "security", "--offline=true", "--no-pager", f"--threshold={MAX_EXPOSURE}", str(UNIT))
         print(judged.stdout.strip().splitlines()[-1])
         self.assertEqual(judged.returncode, 0, judged.stdout)
 
@@ -93,10 +87,8 @@ class UnitTest(unittest.TestCase):
     def test_stop_timeout_covers_withdrawal_and_drain(self):
         if server_flags.defaults() is None:
             skip("systemd/flags", "no built tlm-server")
-        self.assertGreaterEqual(
-            server_flags.seconds(directive("TimeoutStopSec")),
-            server_flags.stop_seconds(flags_file()),
-        )
+        self.assertGreaterEqual(server_flags.seconds(directive("TimeoutStopSec")),
+                                server_flags.stop_seconds(flags_file()))
 
 
 if __name__ == "__main__":

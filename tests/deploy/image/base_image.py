@@ -10,13 +10,8 @@ import subprocess
 def _apt_sources(codename):
     """(address, suite, component) of the machine's own sources of its distribution."""
     listed = subprocess.run(
-        [
-            "apt-get",
-            "indextargets",
-            "--format",
-            "$(SITE) $(RELEASE) $(COMPONENT)",
-            "Created-By: Packages",
-        ],
+        ["apt-get", "indextargets", "--format", "$(SITE) $(RELEASE) $(COMPONENT)",
+         "Created-By: Packages"],
         check=True,
         text=True,
         stdout=subprocess.PIPE,
@@ -28,8 +23,7 @@ def _apt_sources(codename):
 def _apt_options():
     """How this machine reaches its sources: proxies, certificates, clocks."""
     dumped = subprocess.run(
-        ["apt-config", "dump"], check=True, text=True, stdout=subprocess.PIPE
-    ).stdout
+        ["apt-config", "dump"], check=True, text=True, stdout=subprocess.PIPE).stdout
     wanted = ("Acquire::http", "Acquire::Check-")
     return "".join(line + "\n" for line in dumped.splitlines() if line.startswith(wanted))
 
@@ -48,25 +42,16 @@ def bootstrap(folder):
         return archive
     codename = platform.freedesktop_os_release()["VERSION_CODENAME"]
     sources = _apt_sources(codename)
-    mirror = next(
-        address
-        for address, suite, component in sources
-        if suite == codename and component == "main"
-    )
+    mirror = next(address for address, suite, component in sources
+                  if suite == codename and component == "main")
     components = sorted({component for _, suite, component in sources if suite == codename})
     root = folder / "base"
     _remove(root)
     log = folder / "debootstrap.log"
     with open(log, "w", encoding="utf-8") as out:
         made = subprocess.run(
-            [
-                "debootstrap",
-                "--variant=minbase",
-                "--components=" + ",".join(components),
-                codename,
-                str(root),
-                mirror,
-            ],
+            ["debootstrap", "--variant=minbase", "--components=" + ",".join(components), codename,
+             str(root), mirror],
             stdout=out,
             stderr=subprocess.STDOUT,
         )
@@ -82,8 +67,7 @@ def bootstrap(folder):
     partial = archive.with_suffix(".partial")
     subprocess.run(
         ["tar", "--one-file-system", "--numeric-owner", "-C", str(root), "-cf", str(partial), "."],
-        check=True,
-    )
+        check=True)
     _remove(root)
     partial.rename(archive)
     return archive

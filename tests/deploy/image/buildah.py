@@ -6,15 +6,8 @@ import subprocess
 
 class Buildah:
     def __init__(self, folder):
-        self._command = [
-            "buildah",
-            "--storage-driver",
-            "vfs",
-            "--root",
-            str(folder / "storage"),
-            "--runroot",
-            str(folder / "run"),
-        ]
+        self._command = ["buildah", "--storage-driver", "vfs", "--root", str(folder / "storage"),
+                         "--runroot", str(folder / "run")]
 
     def _run(self, *arguments):
         return subprocess.run(
@@ -25,29 +18,15 @@ class Buildah:
         """Builds the Dockerfile of `context`; what the steps say goes to standard output."""
         # The health check is no part of the OCI format.
         subprocess.run(
-            [
-                *self._command,
-                "bud",
-                "--isolation",
-                "chroot",
-                "--format",
-                "docker",
-                "--layers=false",
-                *options,
-                "-t",
-                name,
-                str(context),
-            ],
+            [*self._command, "bud", "--isolation", "chroot", "--format", "docker", "--layers=false",
+             *options, "-t", name, str(context)],
             check=True,
         )
 
     def has(self, name):
         return (
-            subprocess.run(
-                [*self._command, "inspect", "--type", "image", name],
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            ).returncode
+            subprocess.run([*self._command, "inspect", "--type", "image", name],
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
             == 0
         )
 

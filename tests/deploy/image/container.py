@@ -9,20 +9,9 @@ import subprocess
 import time
 
 # crun takes no mixture of the two generations of control groups; the test needs neither.
-_RUNTIME = (
-    "unshare",
-    "--mount",
-    "--propagation",
-    "private",
-    "sh",
-    "-c",
-    'umount -l /sys/fs/cgroup/unified 2>/dev/null; exec "$@"',
-    "sh",
-    "crun",
-    "--cgroup-manager",
-    "disabled",
-    "--root",
-)
+_RUNTIME = ("unshare", "--mount", "--propagation", "private", "sh", "-c",
+            'umount -l /sys/fs/cgroup/unified 2>/dev/null; exec "$@"', "sh", "crun",
+            "--cgroup-manager", "disabled", "--root")
 
 
 def _process(config, arguments, environment):
@@ -35,8 +24,7 @@ def _process(config, arguments, environment):
         "env": [*config["Env"], *environment],
         "cwd": config.get("WorkingDir") or "/",
         "capabilities": {
-            kind: [] for kind in ("bounding", "effective", "permitted", "inheritable", "ambient")
-        },
+            kind: [] for kind in ("bounding", "effective", "permitted", "inheritable", "ambient")},
         "noNewPrivileges": True,
     }
 
@@ -73,31 +61,21 @@ def _runtime_spec(root, process, mounts):
         "process": process,
         "mounts": [
             {"destination": "/proc", "type": "proc", "source": "proc"},
-            {
-                "destination": "/dev",
-                "type": "tmpfs",
-                "source": "tmpfs",
-                "options": ["nosuid", "strictatime", "mode=755", "size=65536k", "ro"],
-            },
+            {"destination": "/dev", "type": "tmpfs", "source": "tmpfs",
+             "options": ["nosuid", "strictatime", "mode=755", "size=65536k", "ro"]},
             *mounts,
         ],
         "linux": {
             "namespaces": [{"type": kind} for kind in ("pid", "mount", "ipc", "uts", "network")],
-            "seccomp": _seccomp(),
-            "maskedPaths": ["/proc/kcore", "/proc/keys", "/proc/timer_list"],
-            "readonlyPaths": ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"],
-        },
+            "seccomp": _seccomp(), "maskedPaths": ["/proc/kcore", "/proc/keys", "/proc/timer_list"],
+            "readonlyPaths": ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"]},
     }
 
 
 def bind(source, destination):
     """A folder of the host, to read."""
-    return {
-        "destination": destination,
-        "type": "bind",
-        "source": str(source),
-        "options": ["rbind", "ro"],
-    }
+    return {"destination": destination, "type": "bind", "source": str(source),
+            "options": ["rbind", "ro"]}
 
 
 class Container:
@@ -116,10 +94,7 @@ class Container:
         with open(self._bundle / "log", "wb") as log:
             self._process = subprocess.Popen(
                 [*self._state, "run", "--bundle", str(self._bundle), self._id],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def __enter__(self):
         return self
@@ -137,14 +112,9 @@ class Container:
         """Runs a program in the container, with the user and the rights of its first process."""
         spec = self._bundle / "process.json"
         spec.write_text(json.dumps({**self._process_spec, "args": list(arguments)}))
-        return subprocess.run(
-            [*self._state, "exec", "--process", str(spec), self._id],
-            text=True,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=timeout,
-        )
+        return subprocess.run([*self._state, "exec", "--process", str(spec), self._id], text=True,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=timeout)
 
     def proc(self, name):
         """/proc/PID/`name` of the container's first process."""

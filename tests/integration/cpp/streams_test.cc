@@ -180,31 +180,6 @@ TEST_F(StreamsTest, ASlowForwardReaderDelaysNoOtherCallAndGetsEveryRow) {
   EXPECT_THAT(rows, ::testing::Each(static_cast<uint32_t>(kTokens)));
 }
 
-TEST_F(StreamsTest, TheTextIsWhatDetokenizeGives) {
-  const Generated generated = Generate(RequestFor("Once upon", 64, 11));
-  ASSERT_TRUE(generated.status.ok());
-  v1::DetokenizeRequest request;
-  for (const uint32_t id : IdsOf(generated)) request.add_token_ids(id);
-  v1::DetokenizeResponse response;
-  grpc::ClientContext context;
-  ASSERT_TRUE(stub_->Detokenize(&context, request, &response).ok());
-  EXPECT_EQ(generated.text, response.text());
-}
-
-TEST_F(StreamsTest, AStopStringCutsTheSameText) {
-  v1::GenerateRequest request = RequestFor("The king", 64, 3);
-  const Generated whole = Generate(request);
-  ASSERT_TRUE(whole.status.ok());
-  ASSERT_GT(whole.text.size(), 30u);
-  const std::string stop = whole.text.substr(15, 4);
-  request.mutable_stopping()->add_stop_strings(stop);
-  const Generated stopped = Generate(request);
-  ASSERT_TRUE(stopped.status.ok());
-  EXPECT_EQ(stopped.finished.reason(), v1::FINISH_REASON_STOP);
-  EXPECT_EQ(stopped.finished.stop_string(), stop);
-  EXPECT_EQ(stopped.text, whole.text.substr(0, whole.text.find(stop)));
-}
-
 TEST_F(StreamsTest, AContextThatFillsUpEndsTheOutput) {
   v1::GenerateRequest request = RequestFor("x", 1, 3);
   request.clear_stopping();
@@ -214,25 +189,6 @@ TEST_F(StreamsTest, AContextThatFillsUpEndsTheOutput) {
   ASSERT_TRUE(generated.status.ok()) << generated.status.error_message();
   EXPECT_EQ(generated.finished.reason(), v1::FINISH_REASON_CONTEXT_LENGTH);
   EXPECT_EQ(generated.summary.usage().completion_tokens(), 4u);
-}
-
-TEST_F(StreamsTest, ModelInfoAddsUp) {
-  v1::ModelInfoRequest request;
-  request.set_include_tensors(true);
-  v1::ModelInfoResponse info;
-  grpc::ClientContext context;
-  ASSERT_TRUE(stub_->ModelInfo(&context, request, &info).ok());
-  uint64_t elements = 0;
-  for (const v1::TensorInfo& tensor : info.parameters().tensors()) elements += tensor.elements();
-  EXPECT_EQ(info.parameters().total(), elements);
-  EXPECT_EQ(info.identity().weights_sha256().size(), 64u);
-  const v1::MemoryInfo& memory = info.memory();
-  uint64_t total =
-      memory.activation_arena() + memory.logits_workspace() + memory.runtime_reserved() +
-      memory.graph_pool() +
-      memory.kv_blocks_total() * memory.kv_block_tokens() * memory.kv_bytes_per_token();
-  for (const v1::WeightBytes& weights : memory.weights()) total += weights.bytes();
-  EXPECT_EQ(memory.allocated_total(), total);
 }
 
 }  // namespace

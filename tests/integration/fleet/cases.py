@@ -47,11 +47,9 @@ COMMON = {
     "ignore_eos": {"ignore_eos": True, "max_tokens": 300},
 }
 SEVERAL = {"several outputs": {"n": 3, "temperature": 0.8}}
-WITH_LOGPROBS = {
-    "logprobs": {"logprobs": True, "temperature": 0.8},
-    "top_logprobs": {"logprobs": True, "top_logprobs": 5, "temperature": 0},
-    "logprobs of outputs": {"logprobs": True, "n": 2, "temperature": 0.8},
-}
+WITH_LOGPROBS = {"logprobs": {"logprobs": True, "temperature": 0.8},
+                 "top_logprobs": {"logprobs": True, "top_logprobs": 5, "temperature": 0},
+                 "logprobs of outputs": {"logprobs": True, "n": 2, "temperature": 0.8}}
 OF_CHATS = {
     "max_completion_tokens": {"max_completion_tokens": 7},
     "turns": {"messages": TURNS},
@@ -64,13 +62,10 @@ OF_CHATS = {
     "JSON object": {"response_format": {"type": "json_object"}},
 }
 OF_SMG_CHATS = {
-    "regular expression": {"max_tokens": 60, "regex": "[A-Z][a-z]{2,9}( [a-z]{2,9}){3}"},
-}
-OF_COMPLETIONS = {
-    "one character": {"prompt": "T"},
-    "characters": {"prompt": "« Eh bien, mon prince 🙂"},
-    "min_tokens": {"temperature": 0, "min_tokens": 12, "stop_token_ids": [12, 261]},
-}
+    "regular expression": {"max_tokens": 60, "regex": "[A-Z][a-z]{2,9}( [a-z]{2,9}){3}"}}
+OF_COMPLETIONS = {"one character": {"prompt": "T"},
+                  "characters": {"prompt": "« Eh bien, mon prince 🙂"},
+                  "min_tokens": {"temperature": 0, "min_tokens": 12, "stop_token_ids": [12, 261]}}
 PATHS = {"chat": "/v1/chat/completions", "completions": "/v1/completions",
          "responses": "/v1/responses", "generate": "/generate"}
 

@@ -112,8 +112,7 @@ class Client:
 class HeadersTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = TlmServer(ports=("metrics",)).__enter__()
-        cls.addClassCleanup(cls.server.close)
+        cls.server = cls.enterClassContext(TlmServer(ports=("metrics",)))
         cls.ports = cls.server.port_of("data"), cls.server.port_of("metrics")
 
     def check(self, name):

@@ -7,18 +7,13 @@ import unittest
 
 import grpc
 
-from support import Answer, ServerTest, request, violated_fields
-from tlm_server import DEMO_MODEL, TlmServer, model_with_template, run_server
+from support import Answer, ServerTest, request
+from tlm_server import DEMO_MODEL, TlmServer, model_with_template
 
 from tlm.v1 import generate_pb2, model_info_pb2
 
 TEMPLATE = """\
-{%- if style is defined %}[{{ style }}]
-{% endif %}
 {%- for message in messages %}
-    {%- if message.role not in ["system", "user", "assistant"] %}
-        {{- raise_exception("unknown role " + message.role) }}
-    {%- endif %}
     {{- message.role + ": " + message.content | trim + eos_token }}
 {% endfor %}
 {%- if add_generation_prompt %}assistant:{% endif %}"""
@@ -27,12 +22,10 @@ TEMPLATE = """\
 class ChatTest(ServerTest):
     TEMPLATE = TEMPLATE
 
-    def asked(self, *messages, template_arguments=None, **options):
+    def asked(self, *messages):
         message = request(temperature=0, max_new_tokens=8)
         message.chat.CopyFrom(generate_pb2.ChatInput(
-            messages=[{"role": role, "content": content} for role, content in messages],
-            **options))
-        message.chat.template_arguments.update(template_arguments or {})
+            messages=[{"role": role, "content": content} for role, content in messages]))
         return message
 
     def assert_same(self, chat, text):
@@ -52,16 +45,6 @@ class ChatTest(ServerTest):
                        ("user", "日本")),
             "system: Be brief.<|endoftext|>\nuser: Naïve?<|endoftext|>\n"
             "assistant: Yes.<|endoftext|>\nuser: 日本<|endoftext|>\nassistant:")
-
-    def test_template_arguments_reach_the_template(self):
-        self.assert_same(self.asked(("user", "Hi"), template_arguments={"style": 3}),
-                         "[3]\nuser: Hi<|endoftext|>\nassistant:")
-
-    def test_what_the_template_refuses_is_said(self):
-        error = self.assert_fails(grpc.StatusCode.INVALID_ARGUMENT,
-                                  lambda: self.model.Generate(self.asked(("judge", "Hi"))))
-        self.assertEqual(violated_fields(error), ["chat"])
-        self.assertIn("unknown role judge", error.details())
 
 
 class BundledTemplateTest(ServerTest):
@@ -129,13 +112,6 @@ class HostileTemplateTest(unittest.TestCase):
                     self.assertEqual(len(Answer(list(server.model.Generate(message))).ids), 2)
                 finally:
                     server.close()
-
-    def test_a_template_that_is_none_is_refused_in_one_line(self):
-        with tempfile.TemporaryDirectory() as directory:
-            model = model_with_template(directory, "{% for x in %}")
-            status, output = run_server(f"--model={model}", "--port=0")
-        self.assertEqual(status, 1)
-        self.assertIn("chat_template.jinja", output)
 
 
 if __name__ == "__main__":

@@ -111,8 +111,7 @@ class ChatToolsCliTest(ServerTest):
     def setUpClass(cls):
         directory = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
         model = chat_models.make_model(directory / "qwen", chat_models.FAMILIES["qwen3"])
-        cls.server = TlmServer(f"--model={model}", "--random_weights=1").__enter__()
-        cls.addClassCleanup(cls.server.close)
+        cls.server = cls.enterClassContext(TlmServer(f"--model={model}", "--random_weights=1"))
         cls.model = cls.server.model
         schema = {"type": "object", "required": ["z", "a"], "additionalProperties": False,
                   "properties": {"z": {"enum": [1, 2]}, "a": {"enum": ["x", "y"]}}}

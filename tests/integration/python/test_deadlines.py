@@ -109,16 +109,6 @@ class HardLimitTest(DeadlineTest):
         self.assertGreaterEqual(usage.completion_tokens, len(tokens))
         self.assertLess(usage.completion_tokens, LONG)
 
-    def test_infeasible_is_refused_at_once(self):
-        for seed in range(4):  # enough to measure
-            self.generate(request(seed=seed, max_new_tokens=20))
-        asked = request(max_new_tokens=LONG)
-        asked.stopping.min_new_tokens = LONG
-        before = time.monotonic()
-        error = self.assert_expires("INFEASIBLE", lambda: self.generate_within(asked, 100))
-        self.assertLess(time.monotonic() - before, 1)
-        self.assertIn("measured", error.details())
-
     def test_the_clients_own_timer(self):
         self.assert_fails(
             Code.DEADLINE_EXCEEDED,
@@ -139,15 +129,6 @@ class SoftLimitTest(DeadlineTest):
         # No more and no less than the beginning of what it would have been.
         whole = self.generate(request(temperature=1, seed=5, max_new_tokens=len(answer.ids)))
         self.assertEqual(whole.ids, answer.ids)
-
-    def test_in_the_queue_there_is_nothing(self):
-        self.busy()
-        answer = self.generate(time_limited(0.2))
-        self.assertEqual(answer.kinds, ["started", "finished", "summary"])
-        self.assertEqual(answer.finished.reason, common_pb2.FINISH_REASON_TIME_LIMIT)
-        self.assertEqual(answer.summary.usage.completion_tokens, 0)
-        self.assertGreater(answer.summary.usage.prompt_tokens, 0)
-        self.assertGreaterEqual(answer.started.queue_time.ToNanoseconds(), 150_000_000)
 
 
 if __name__ == "__main__":

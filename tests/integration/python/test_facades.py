@@ -1,5 +1,5 @@
 """The façades `dynamo`, `openengine` and `vllm`, called as the sidecars of NVIDIA Dynamo, SMG and llm-d
-call them: the tokens, the ends and the tenants of tlm.v1.
+call them, and `oip`: the tokens, the ends and the tenants of tlm.v1.
 
 How each field is mapped or refused is tested by tests/unit/server/rpc/facades, and which calls need
 credentials by test_refusals.py.
@@ -217,6 +217,28 @@ class DescriptionTest(support.ServerTest):
         self.assertFalse(self.dynamo.control.GetKvEventSources(asked).sources)
 
 
+class OipTest(support.ServerTest):
+    """Metadata, raw contents and refusals are tested by tests/unit/server/rpc/facades/oip."""
+    FLAGS = ("--facades=oip",)
+
+    def test_answers_what_generate_answers(self):
+        expected = self.generate(request(max_new_tokens=12, temperature=0))
+        name = self.model.ModelInfo(model_info_pb2.ModelInfoRequest()).identity.model_id
+        asked = open_inference_pb2.ModelInferRequest(model_name=name)
+        tensor = asked.inputs.add(name="text_input", datatype="BYTES", shape=[1])
+        tensor.contents.bytes_contents.append(support.PROMPT.encode())
+        asked.parameters["max_tokens"].int64_param = 12
+        asked.parameters["temperature"].double_param = 0
+        asked.parameters["ignore_eos"].bool_param = True
+        oip = open_inference_pb2_grpc.GRPCInferenceServiceStub(self.server.channel)
+        response = oip.ModelInfer(asked)
+        outputs = {output.name: output.contents for output in response.outputs}
+        self.assertEqual(response.model_name, name)
+        self.assertEqual(list(outputs["output_ids"].int_contents), expected.ids)
+        self.assertEqual(outputs["text_output"].bytes_contents, [expected.text.encode()])
+        self.assertEqual(outputs["finish_reason"].bytes_contents, [b"length"])
+
+
 class WithoutTheFlagTest(support.ServerTest):
     def test_the_protocols_are_off(self):
         oip = open_inference_pb2_grpc.GRPCInferenceServiceStub(self.server.channel)
@@ -319,8 +341,7 @@ class TenantTest(unittest.TestCase):
             cls.limited[kind] = add(kind.__name__)
             tlm_keys("limits", f"--file={file}", f"--tenant={kind.__name__}",
                      "--max_concurrent_requests=1")
-        cls.server = SecureServer(f"--api_keys={file}", *FLAGS).__enter__()
-        cls.addClassCleanup(cls.server.close)
+        cls.server = cls.enterClassContext(SecureServer(f"--api_keys={file}", *FLAGS))
         cls.facades = [kind(cls.server.channel) for kind in FACADES]
 
     def test_abort_is_of_the_tenant(self):

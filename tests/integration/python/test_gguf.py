@@ -72,9 +72,8 @@ def run(path, *flags):
 class GgufModelTest(unittest.TestCase):
 
     def setUp(self):
-        directory = tempfile.TemporaryDirectory(prefix="tlm-test-")
-        self.addCleanup(directory.cleanup)
-        self.folder = pathlib.Path(directory.name)
+        self.folder = pathlib.Path(self.enterContext(
+            tempfile.TemporaryDirectory(prefix="tlm-test-")))
 
     def write(self, name, file):
         path = self.folder / name
@@ -143,27 +142,13 @@ class GgufModelTest(unittest.TestCase):
                 list(engine.GetTokenizer(common_pb2.GetTokenizerRequest(), timeout=20))
             self.assertEqual(caught.exception.code(), grpc.StatusCode.FAILED_PRECONDITION)
 
-    def test_sampling_defaults_are_those_of_the_file(self):
-        file = gguf_writer.small_llama()
-        file.set("general.sampling.temp", "float32", 0.5)
-        file.set("general.sampling.top_k", "int32", 20)
-        path = self.write("m.gguf", file)
-        with TlmServer(f"--model={path}") as server:
-            info = server.model.ModelInfo(model_info_pb2.ModelInfoRequest())
-            self.assertEqual(info.default_sampling.temperature, 0.5)
-            self.assertEqual(info.default_sampling.top_k, 20)
-        file.set("general.sampling.temp", "float32", -1.0)
-        refused = run(self.write("m.gguf", file))
-        self.assertIn("'general.sampling.temp' is -1", refused.lines[0])
-
 
 class DamagedFileTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        directory = tempfile.TemporaryDirectory(prefix="tlm-test-")
-        cls.addClassCleanup(directory.cleanup)
-        cls.folder = pathlib.Path(directory.name)
+        cls.folder = pathlib.Path(cls.enterClassContext(
+            tempfile.TemporaryDirectory(prefix="tlm-test-")))
         cls.good = gguf_writer.small_llama()
         (cls.folder / "good.gguf").write_bytes(cls.good.bytes())
         result = run(cls.folder / "good.gguf")

@@ -97,8 +97,7 @@ class JsonSchemaTest(ServerTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.random = TlmServer(*cls.FLAGS, "--random_weights=1").__enter__()
-        cls.addClassCleanup(cls.random.close)
+        cls.random = cls.enterClassContext(TlmServer(*cls.FLAGS, "--random_weights=1"))
         cls.models = (cls.model, cls.random.model)
 
     def draw(self, model, schema, outputs, seed, **sampling):
@@ -162,7 +161,7 @@ class JsonSchemaTest(ServerTest):
         self.assertEqual(tally.wrong, [])
         # Of items that are objects, and repeated names: json_shapes.h.
         self.assertLess(len(tally.dead_ends), sum(tally.reasons.values()) / 10, tally.dead_ends)
-        self.assertGreater(tally.valid, 2000)
+        self.assertGreater(tally.valid, sum(tally.reasons.values()) / 2)
 
     def test_documents_of_real_schemas(self):
         if not REAL_SCHEMAS.exists():

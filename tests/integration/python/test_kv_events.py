@@ -16,7 +16,6 @@ except ImportError:
 
 from observed_server import ObservedServer
 from support import Answer, request_of_ids
-from tlm_server import DEMO_MODEL, run_server
 
 from tlm.v1 import admin_pb2
 
@@ -212,14 +211,6 @@ class KvEventsTest(unittest.TestCase):
         self.assertEqual(self.run_request(server, tokens), 0)
         self.assertEqual(server.samples().sum("tlm_kv_event_zmq_dropped_total"), 0)
 
-    def test_requests_that_bypass_the_cache_are_not_told(self):
-        server, router = self.start()
-        asked = request_of_ids(self.new_ids(200), max_new_tokens=1)
-        asked.cache.bypass_prefix_cache = True
-        list(server.model.Generate(asked, timeout=60))
-        self.catch_up(server, router)
-        self.assertEqual(router.stored, 0)
-
     def test_a_restart_begins_anew_at_the_socket_that_was_left(self):
         server, router = self.start()
         self.run_request(server, self.new_ids(200))
@@ -230,19 +221,6 @@ class KvEventsTest(unittest.TestCase):
         server, router = self.start()
         self.catch_up(server, router)
         self.assertEqual((router.cleared, len(router.blocks)), (1, 0))
-
-    def test_an_endpoint_that_is_taken_is_named(self):
-        self.start()
-        status, output = run_server(f"--model={DEMO_MODEL}", "--port=0",
-                                    f"--kv_events_endpoint=ipc://{self.folder.name}/events")
-        self.assertEqual(status, 1)
-        self.assertIn(f"cannot publish KV events on ipc://{self.folder.name}/events", output)
-
-    def test_others_than_local_readers_need_a_word(self):
-        status, output = run_server(f"--model={DEMO_MODEL}", "--kv_events_endpoint=tcp://*:5557")
-        self.assertEqual(status, 2)
-        self.assertIn("--kv_events_endpoint is tcp://*:5557, not a loopback address", output)
-        self.assertEqual(output.count("\n"), 1)
 
 
 if __name__ == "__main__":

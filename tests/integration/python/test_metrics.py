@@ -8,7 +8,7 @@ import unittest
 import grpc
 
 from observed_server import ObservedServer
-from support import bypassing, request
+from support import ServerTest, bypassing, request
 
 from tlm.v1 import (generate_pb2, language_model_pb2_grpc, model_info_pb2, score_pb2,
                     tokenize_pb2)
@@ -22,11 +22,8 @@ def score():
         prompt="Once upon", continuations=[score_pb2.Continuation(text=" a time")])
 
 
-class SamplesTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.server = ObservedServer().__enter__()
-        cls.addClassCleanup(cls.server.close)
+class SamplesTest(ServerTest):
+    SERVER = ObservedServer
 
     def test_names_the_model_the_build_and_the_cache(self):
         samples = self.server.samples()
@@ -73,20 +70,6 @@ class SamplesTest(unittest.TestCase):
         self.assertGreaterEqual(grown("tlm_engine_steps_total"), 20)
         self.assertEqual(grown("tlm_engine_steps_total"),
                          grown("vllm:iteration_tokens_total_count"))
-
-    def test_counts_tokens_of_the_prefix_cache(self):
-        prompt = "one two three four five six seven " * 30
-        list(self.server.model.Generate(request(prompt, max_new_tokens=2)))
-        before = self.server.settled()
-        list(self.server.model.Generate(request(prompt, max_new_tokens=2)))
-        after = self.server.settled()
-        hits = (after.sum("vllm:prefix_cache_hits_total") -
-                before.sum("vllm:prefix_cache_hits_total"))
-        self.assertGreaterEqual(hits, 64)
-        self.assertEqual(hits % 64, 0)
-        self.assertGreaterEqual(after.sum("vllm:prefix_cache_queries_total"),
-                                after.sum("vllm:prefix_cache_hits_total"))
-        self.assertGreater(after.sum("tlm_kv_blocks", state="cached"), 0)
 
 
 class ReconciliationTest(unittest.TestCase):

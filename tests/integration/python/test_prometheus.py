@@ -181,8 +181,7 @@ class Prometheus:
 class ScrapeTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = ObservedServer().__enter__()
-        cls.addClassCleanup(cls.server.close)
+        cls.server = cls.enterClassContext(ObservedServer())
         cls.prometheus = Prometheus(f"127.0.0.1:{cls.server.metrics_port}")
         cls.addClassCleanup(cls.prometheus.close)
         cls.prometheus.wait_until('up{job="tlm"}', 1)

@@ -169,8 +169,7 @@ class RefusalTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.server = SecureServer(*FLAGS).__enter__()
-        cls.addClassCleanup(cls.server.close)
+        cls.server = cls.enterClassContext(SecureServer(*FLAGS))
         cls.data, cls.admin = (cls.enterClassContext(grpc.insecure_channel(target))
                                for target in (cls.server.target, cls.server.admin_target))
 

@@ -1,11 +1,9 @@
-"""How tokens are drawn: every parameter beside the rows of Forward, and several outputs."""
+"""How tokens are drawn: every parameter beside the rows of Forward."""
 
-import json
 import math
 import unittest
 
-from support import PROMPT, ServerTest, logits, output_of, request
-from tlm_server import DEMO_MODEL
+from support import PROMPT, ServerTest, logits, request
 
 from tlm.v1 import common_pb2
 
@@ -19,12 +17,6 @@ def softmax(values):
 
 
 class SamplingTest(ServerTest):
-
-    def ask(self, max_new_tokens=24, **sampling):
-        return self.generate(request(max_new_tokens=max_new_tokens, **sampling))
-
-
-class StepsTest(SamplingTest):
 
     @classmethod
     def setUpClass(cls):
@@ -81,8 +73,8 @@ class StepsTest(SamplingTest):
 
     def test_greedy_with_penalties_is_the_argmax_of_penalised_rows(self):
         penalties = {"repetition_penalty": 1.3, "presence_penalty": 0.7, "frequency_penalty": 0.4}
-        answer = self.ask(temperature=0, **penalties)
-        self.assertNotEqual(answer.ids, self.ask(temperature=0).ids)
+        answer = self.generate(request(temperature=0, **penalties))
+        self.assertNotEqual(answer.ids, self.generate(request(temperature=0)).ids)
         rows, = logits(self.model, [self.prompt_ids + answer.ids])
         for i, drawn in enumerate(answer.ids):
             row = rows[len(self.prompt_ids) + i - 1]
@@ -92,33 +84,6 @@ class StepsTest(SamplingTest):
                 times = output.count(seen)
                 row[seen] -= 0.4 * times + (0.7 if times else 0)
             self.assertAlmostEqual(row[drawn], max(row), places=4)
-
-    def test_min_new_tokens_holds_the_end_back(self):
-        eos = json.loads((DEMO_MODEL / "config.json").read_text())["eos_token_id"]
-        asked = request(max_new_tokens=30, logit_bias={eos: 100}, seed=1)
-        asked.stopping.ignore_eos = False
-        answer = self.generate(asked)
-        self.assertEqual(answer.summary.usage.completion_tokens, 1)
-        self.assertEqual(answer.finished.eos_token_id, eos)
-        asked.stopping.min_new_tokens = 10
-        answer = self.generate(asked)
-        self.assertEqual(answer.summary.usage.completion_tokens, 11)
-        self.assertNotIn(eos, answer.ids)
-
-
-class NumSequencesTest(SamplingTest):
-
-    def test_outputs_differ_and_repeat(self):
-        def outputs(count):
-            asked = request(num_sequences=count, temperature=1, seed=5)
-            events = list(self.model.Generate(asked, timeout=60))
-            return [output_of(events, index).ids for index in range(count)]
-
-        ids = outputs(4)
-        self.assertEqual(len(set(map(tuple, ids))), 4)
-        self.assertEqual(outputs(4), ids)
-        self.assertEqual(outputs(2), ids[:2])
-        self.assertEqual(self.ask(seed=5, temperature=1).ids, ids[0])
 
 
 if __name__ == "__main__":

@@ -134,9 +134,10 @@ class StartingTest(unittest.TestCase):
         with TlmServer() as other, tempfile.TemporaryDirectory() as folder:
             taken = other.target.rpartition(":")[2]
             shutil.copy(DEMO_MODEL / "config.json", folder)  # and no weights
-            status, output = run_server(f"--model={folder}", f"--port={taken}")
-            self.assertEqual(status, 1)
-            self.assertIn(f"127.0.0.1:{taken}: Address already in use", output)
+            for flags in ([f"--port={taken}"], ["--port=0", f"--admin_port={taken}"]):
+                status, output = run_server(f"--model={folder}", *flags)
+                self.assertEqual(status, 1)
+                self.assertIn(f"127.0.0.1:{taken}: Address already in use", output)
 
     def test_a_port_is_taken_while_the_model_is_loaded(self):
         with LoadingServer() as server:

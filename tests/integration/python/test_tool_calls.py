@@ -117,8 +117,7 @@ class FamilyTest:
                                        cls.TOKENIZER)
         flags = (f"--model={model}", "--random_weights=5", "--sampling_defaults=neutral",
                  "--max_constraint_time=10s")
-        cls.server = TlmServer(*flags).__enter__()
-        cls.addClassCleanup(cls.server.close)
+        cls.server = cls.enterClassContext(TlmServer(*flags))
         cls.other = TlmServer(*flags, "--max_batch_tokens=9", "--prefix_cache=false").__enter__()
         cls.addClassCleanup(cls.other.close)
         cls.model = cls.server.model

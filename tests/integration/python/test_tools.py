@@ -4,11 +4,10 @@ themselves, for every family, are the matter of test_tool_calls.py."""
 import json
 import unittest
 
-import grpc
 
 from chat_regions import TEXT, regions_of
 from observed_server import ObservedServer
-from support import Answer, ServerTest, request, violated_fields
+from support import Answer, ServerTest, request
 from tlm_server import TlmServer, run_server
 
 from openengine.v1 import model_pb2, openengine_pb2_grpc
@@ -100,25 +99,6 @@ class ToolsTest(ServerTest):
         self.assertEqual(samples.sum("tlm_regions_total"), 2)
         self.assertGreater(usage.reasoning_tokens, 0)
         self.assertEqual(samples.sum("tlm_reasoning_tokens_total"), usage.reasoning_tokens)
-
-
-class ModelWithoutAFormatTest(ServerTest):
-    FLAGS = ("--tool_format=none",)
-
-    def test_it_is_told_and_refused(self):
-        info = self.model.ModelInfo(model_info_pb2.ModelInfoRequest())
-        self.assertTrue(info.capabilities.HasField("chat_format"))
-        self.assertEqual(info.capabilities.chat_format.tool_format, "")
-        for field, flag, chat in (
-                ("chat.tools", "--tool_format", {"tools": [{"name": "add"}]}),
-                ("chat.reasoning.enabled", "--reasoning_format", {"reasoning": {"enabled": True}})):
-            asked = request(max_new_tokens=4)
-            asked.chat.CopyFrom(generate_pb2.ChatInput(
-                messages=[{"role": "user", "content": "Hi"}], **chat))
-            error = self.assert_fails(grpc.StatusCode.FAILED_PRECONDITION,
-                                      lambda: self.model.Generate(asked))  # pylint: disable=cell-var-from-loop
-            self.assertEqual(violated_fields(error), [field])
-            self.assertIn(flag, error.details())
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import subprocess
 import termios
 import unittest
 
-from support import request
+from support import ServerTest, request
 from test_admin import AdminServer
 from test_chat_cli import read_until
 from tlm_server import BIN_DIR
@@ -57,19 +57,8 @@ class Terminal:
         return status
 
 
-class TopCliTest(unittest.TestCase):
-
-    @classmethod
-    def setUpClass(cls):
-        cls.server = AdminServer().__enter__()
-        cls.addClassCleanup(cls.server.close)
-
-    def top(self, *flags, status=0):
-        """What `tlm top` prints where there is no terminal."""
-        result = subprocess.run([BIN_DIR / "tlm", "top", *flags], stdin=subprocess.DEVNULL,
-                                capture_output=True, timeout=60, check=False)
-        self.assertEqual(result.returncode, status, result.stderr.decode())
-        return result.stdout.decode(), result.stderr.decode()
+class TopCliTest(ServerTest):
+    SERVER = AdminServer
 
     def test_shows_the_load_until_q(self):
         with Terminal(self.server.admin_target) as terminal:
@@ -122,20 +111,6 @@ class TopCliTest(unittest.TestCase):
             self.assertTrue(shown.isascii(), shown)
             terminal.type(b"q")
             self.assertEqual(terminal.exit_status(), 0)
-
-    def test_prints_a_table_once(self):
-        out, err = self.top("--once", f"--admin_target={self.server.admin_target}")
-        header, row = out.splitlines()
-        self.assertEqual(header.split()[:4], ["server", "state", "run", "wait"])
-        self.assertEqual(row.split()[:2], [self.server.admin_target, "serving"])
-        self.assertEqual(err, "")
-        self.assertNotIn("\x1b", out)
-
-    def test_fails_once_when_a_server_is_not_reached(self):
-        out, err = self.top(f"--admin_target={self.server.admin_target},{UNREACHABLE}", status=1)
-        self.assertEqual(len(out.splitlines()), 3)
-        self.assertIn("unreachable", out)
-        self.assertTrue(err.startswith(f"tlm: top: {UNREACHABLE}: UNAVAILABLE: "), err)
 
     def test_a_dumb_terminal_gets_the_table(self):
         with Terminal(self.server.admin_target, TERM="dumb") as terminal:

@@ -112,16 +112,10 @@ def gpt2(rnd):
                       initializer_range=rnd.choice([0.02, 0.08]))
 
 
-FAMILIES = {
-    "llama": llama,
-    "llama-linear": lambda rnd: llama(rnd, "linear"),
-    "llama-llama3": lambda rnd: llama(rnd, "llama3"),
-    "llama-yarn": lambda rnd: llama(rnd, "yarn"),
-    "mistral": mistral,
-    "qwen2": qwen2,
-    "qwen3": qwen3,
-    "gpt2": gpt2,
-}
+FAMILIES = {"llama": llama, "llama-linear": lambda rnd: llama(rnd, "linear"),
+            "llama-llama3": lambda rnd: llama(rnd, "llama3"),
+            "llama-yarn": lambda rnd: llama(rnd, "yarn"), "mistral": mistral, "qwen2": qwen2,
+            "qwen3": qwen3, "gpt2": gpt2}
 
 
 def save_random(config, dtype, directory, rnd):
