@@ -6,9 +6,12 @@
 #include "absl/flags/flag.h"
 #include "client/cli/base/connection.h"
 #include "client/cli/base/interrupt.h"
-#include "client/cli/base/request_flags.h"
 #include "client/cli/base/text.h"
 #include "client/cpp/status.h"
+
+ABSL_FLAG(bool, json, false,
+          "print the server's messages as JSON, one per line; 64-bit numbers are strings, as in "
+          "protobuf's JSON");
 
 namespace tlm::cli {
 namespace {

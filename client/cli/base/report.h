@@ -9,11 +9,14 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/flags/declare.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cli/base/console.h"
 #include "client/cpp/client.h"
 #include "model/base/errors.h"
+
+ABSL_DECLARE_FLAG(bool, json);
 
 namespace tlm::cli {
 

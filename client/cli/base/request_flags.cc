@@ -27,9 +27,6 @@ ABSL_FLAG(IdLists, ids, {}, "token ids instead of texts; several sequences: 1,2,
 ABSL_FLAG(std::optional<bool>, logprobs, std::nullopt,
           "print a table of tokens with log-probabilities");
 ABSL_FLAG(uint32_t, top_logprobs, 0, "alternatives for each token of the table");
-ABSL_FLAG(bool, json, false,
-          "print the server's messages as JSON, one per line; 64-bit numbers are strings, as in "
-          "protobuf's JSON");
 
 ABSL_FLAG(std::optional<float>, temperature, std::nullopt,
           "0 always takes the most probable token");

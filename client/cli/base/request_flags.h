@@ -20,7 +20,6 @@ ABSL_DECLARE_FLAG(tlm::cli::IdList, prompt_ids);
 ABSL_DECLARE_FLAG(tlm::cli::IdLists, ids);
 ABSL_DECLARE_FLAG(std::optional<bool>, logprobs);
 ABSL_DECLARE_FLAG(uint32_t, top_logprobs);
-ABSL_DECLARE_FLAG(bool, json);
 
 namespace tlm::cli {
 
