@@ -20,10 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto map = tlm::Charsmap::Create(
       is_base64 ? std::string(table)
                 : absl::Base64Escape(absl::string_view(table.data(), table.size())));
-  if (!map.ok()) {
-    tlm::CheckRefusal(map.status());
-    return 0;
-  }
+  if (tlm::IsRefused(map)) return 0;
   const std::string_view text = input.Rest();
   if (tlm::FindInvalidUtf8(text) != text.npos) return 0;
   const std::string result = map->Apply(text, kMaxBytes);

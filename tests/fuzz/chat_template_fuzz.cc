@@ -39,10 +39,7 @@ void CheckRendering(const ChatTemplate& chat, const Conversation& conversation) 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   tlm::FuzzInput input(data, size);
   const auto chat = tlm::ChatTemplate::Parse(input.Part(), tlm::Variables());
-  if (!chat.ok()) {
-    tlm::CheckRefusal(chat.status());
-    return 0;
-  }
+  if (tlm::IsRefused(chat)) return 0;
   const std::vector<tlm::ChatTool> tools = {
       {"look_up", "Looks \"up\".", std::string(input.Part())}};
   const std::string arguments(input.Part());

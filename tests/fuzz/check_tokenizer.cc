@@ -27,10 +27,7 @@ void CheckTokenizer(const Tokenizer& tokenizer) {
   for (int32_t id = 0; id < std::min(kMaxIds, tokenizer.vocab_size()); ++id) ids.push_back(id);
   for (const std::string_view text : kTexts) {
     const auto encoded = tokenizer.Encode(text, /*add_special_tokens=*/true);
-    if (!encoded.ok()) {
-      CheckRefusal(encoded.status());
-      continue;
-    }
+    if (IsRefused(encoded)) continue;
     for (const int32_t id : *encoded) TLM_CHECK(id >= 0 && id < tokenizer.vocab_size());
     ids.insert(ids.end(), encoded->begin(), encoded->end());
   }

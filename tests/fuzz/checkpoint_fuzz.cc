@@ -11,10 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   dir.Overwrite("a.safetensors", input.Bytes(first_bytes));
   dir.Overwrite("b.safetensors", input.Rest());
   const auto checkpoint = tlm::Checkpoint::Open(dir.path());
-  if (!checkpoint.ok()) {
-    tlm::CheckRefusal(checkpoint.status());
-    return 0;
-  }
+  if (tlm::IsRefused(checkpoint)) return 0;
   uint64_t sum = checkpoint->tensor_bytes();
   for (const auto& [name, view] : checkpoint->tensors()) {
     for (size_t i = 0; i < view.bytes(); ++i) sum += view.as<uint8_t>()[i];

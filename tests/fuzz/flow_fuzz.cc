@@ -63,10 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto flow = tlm::Flow::Compile(spec, limits, [&](const auto& content) {
     return tlm::CompileGrammar(tlm::TextOf(content), limits, budget);
   });
-  if (!flow.ok()) {
-    tlm::CheckRefusal(flow.status());
-    return 0;
-  }
+  if (tlm::IsRefused(flow)) return 0;
   tlm::FlowRecognizer recognizer(*flow, limits);
   TLM_CHECK(recognizer.Accepts(recognizer.start()));
   // Each content has limits of its own.

@@ -41,6 +41,13 @@ inline constexpr size_t kMaxRefusalBytes = 2048;
 // at most so many bytes.
 void CheckRefusal(const absl::Status& status, size_t max_bytes = kMaxRefusalBytes);
 
+// Whether `result`, a StatusOr, is a refusal, which CheckRefusal must pass.
+template <typename Result>
+bool IsRefused(const Result& result) {
+  if (!result.ok()) CheckRefusal(result.status());
+  return !result.ok();
+}
+
 // For parsers that open files by name. In memory if the system has such a directory: a target
 // writes thousands of files a second.
 class MemoryDir : public TempDir {

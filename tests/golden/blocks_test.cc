@@ -25,17 +25,6 @@ constexpr KvPlan kKv = {.num_blocks = 12};
 constexpr double kRounded = 2e-2;
 constexpr double kExact = 1e-5;
 
-double RelativeError(const std::vector<float>& actual, const std::vector<double>& expected) {
-  if (actual.size() != expected.size()) return INFINITY;
-  double error = 0.0;
-  double square = 0.0;
-  for (size_t i = 0; i < actual.size(); ++i) {
-    error += (actual[i] - expected[i]) * (actual[i] - expected[i]);
-    square += expected[i] * expected[i];
-  }
-  return std::sqrt(error / square);
-}
-
 void ExpectReferenceLogits(const BlockModel& blocks) {
   const ModelConfig& config = blocks.config();
   const std::vector<int32_t> ids = RandomIds(kTokens, config.vocab_size, 2);

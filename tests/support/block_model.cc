@@ -133,6 +133,13 @@ std::vector<DType> OwnBlockTypes() {
 
 std::vector<DType> Float8BlockTypes() { return {DType::kF8G128, DType::kF8G32}; }
 
+std::vector<DType> IntegerBlockTypes() {
+  std::vector<DType> types = GgufBlockTypes();
+  const std::vector<DType> own = OwnBlockTypes();
+  types.insert(types.end(), own.begin(), own.end());
+  return types;
+}
+
 BlockModel::BlockModel(const ModelConfig& config, const std::vector<DType>& types, uint64_t seed,
                        bool reordered)
     : random_(config, DType::kF32, seed),

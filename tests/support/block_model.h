@@ -29,6 +29,8 @@ ModelConfig BlockConfig(std::string_view name);
 std::vector<DType> GgufBlockTypes();
 std::vector<DType> OwnBlockTypes();
 std::vector<DType> Float8BlockTypes();
+// Returns GgufBlockTypes and then OwnBlockTypes.
+std::vector<DType> IntegerBlockTypes();
 
 // Owns the memory of its views. Not copyable.
 class BlockModel {

@@ -11,6 +11,7 @@
 #include "model/constraint/grammar/earley.h"
 #include "model/constraint/mask/token_trie.h"
 #include "model/tokenizer/tokenizer.h"
+#include "tests/support/recognizer_walk.h"
 
 namespace tlm {
 namespace {
@@ -100,16 +101,10 @@ class MaskTest : public ConstraintTest {
     std::vector<int32_t> ids;
     for (int32_t id = 0; id < Tokens()->vocab_size(); ++id) {
       const std::string_view text = Tokens()->Text(id);
-      if (!text.empty() && After(recognizer, from, text) != Recognizer::kDead) ids.push_back(id);
+      if (!text.empty() && StateAfter(recognizer, from, text) != Recognizer::kDead)
+        ids.push_back(id);
     }
     return ids;
-  }
-  static Recognizer::State After(Recognizer& recognizer, Recognizer::State state,
-                                 std::string_view text) {
-    for (size_t i = 0; i < text.size() && state != Recognizer::kDead; ++i) {
-      state = recognizer.Next(state, static_cast<uint8_t>(text[i]));
-    }
-    return state;
   }
   // Draws texts and compares on the way.
   void Check(const ConstraintSpec& spec, Recognizer& recognizer) {
@@ -132,7 +127,7 @@ class MaskTest : public ConstraintTest {
           if (Tokens()->Text(other).size() < Tokens()->Text(id).size()) id = other;
         }
         ASSERT_TRUE(matcher.Accept(id));
-        state = After(recognizer, state, Tokens()->Text(id));
+        state = StateAfter(recognizer, state, Tokens()->Text(id));
       }
     }
   }

@@ -2,11 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <deque>
-#include <random>
 #include <set>
-#include <utility>
 
 namespace tlm {
 namespace {
@@ -76,30 +73,6 @@ TEST(BlockPoolTest, ABlockIsFreeWhenItsLastUserLetsGo) {
   EXPECT_EQ(pool.users(blocks[0]), 0);
 }
 
-TEST(BlockPoolTest, NoBlockHasTwoUnrelatedUsersInRandomUse) {
-  BlockPool pool(40);
-  std::mt19937 random(1);
-  std::vector<std::vector<BlockId>> users;
-  for (int step = 0; step < 5000; ++step) {
-    if (random() % 2 == 0) {
-      std::vector<BlockId> blocks;
-      if (pool.Allocate(random() % 8, &blocks)) users.push_back(std::move(blocks));
-    } else if (!users.empty()) {
-      const size_t victim = random() % users.size();
-      for (const BlockId block : users[victim]) pool.Release(block);
-      users.erase(users.begin() + victim);
-    }
-    std::set<BlockId> used;
-    int64_t count = 0;
-    for (const auto& blocks : users) {
-      used.insert(blocks.begin(), blocks.end());
-      count += static_cast<int64_t>(blocks.size());
-    }
-    ASSERT_EQ(static_cast<int64_t>(used.size()), count);
-    ASSERT_EQ(pool.used_blocks(), count);
-  }
-}
-
 TEST_F(KeptBlocksTest, AKeptBlockIsIdleWithoutUsers) {
   ExpectCounts(1, 0, 3);
   pool_.Keep(blocks_[0]);
@@ -108,48 +81,6 @@ TEST_F(KeptBlocksTest, AKeptBlockIsIdleWithoutUsers) {
   pool_.Release(blocks_[0]);
   ExpectCounts(1, 1, 2);
   EXPECT_EQ(keeper_.idle, (std::deque<BlockId>{blocks_[0]}));
-}
-
-TEST_F(KeptBlocksTest, AUserMakesAnIdleBlockUsedAgain) {
-  Let(blocks_[0]);
-  pool_.AddReference(blocks_[0]);
-  EXPECT_TRUE(keeper_.idle.empty());
-  ExpectCounts(1, 0, 3);
-  pool_.AddReference(blocks_[0]);
-  pool_.Release(blocks_[0]);
-  EXPECT_TRUE(keeper_.idle.empty());
-  pool_.Release(blocks_[0]);
-  ExpectCounts(1, 1, 2);
-}
-
-TEST_F(KeptBlocksTest, FreeBlocksAreTakenBeforeIdleOnes) {
-  Let(blocks_[0]);
-  Let(blocks_[1]);
-  std::vector<BlockId> taken;
-  ASSERT_TRUE(pool_.Allocate(1, &taken));
-  EXPECT_TRUE(keeper_.evicted.empty());
-  ASSERT_TRUE(pool_.Allocate(1, &taken));
-  EXPECT_EQ(keeper_.evicted, (std::vector<BlockId>{blocks_[0]}));
-  EXPECT_EQ(taken.back(), blocks_[0]);
-  ExpectCounts(0, 1, 3);
-}
-
-TEST_F(KeptBlocksTest, NothingIsEvictedInVain) {
-  Let(blocks_[0]);
-  Let(blocks_[1]);
-  std::vector<BlockId> taken;
-  EXPECT_FALSE(pool_.Allocate(4, &taken));
-  EXPECT_TRUE(keeper_.evicted.empty());
-  EXPECT_TRUE(taken.empty());
-  ExpectCounts(1, 2, 1);
-}
-
-TEST_F(KeptBlocksTest, AnEvictedBlockIsKeptNoMore) {
-  Let(blocks_[0]);
-  std::vector<BlockId> taken;
-  ASSERT_TRUE(pool_.Allocate(2, &taken));
-  for (const BlockId block : taken) pool_.Release(block);
-  ExpectCounts(2, 0, 2);
 }
 
 TEST_F(KeptBlocksTest, AForgottenBlockIsFreeAtOnceOrWhenItsUsersLetGo) {

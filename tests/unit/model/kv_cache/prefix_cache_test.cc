@@ -162,22 +162,6 @@ TEST_F(PrefixCacheTest, OfTwoContentsWithOneHashTheFirstStays) {
   EXPECT_EQ(pool_.users(block), 1);
 }
 
-TEST_F(PrefixCacheTest, ASequenceThatRunsOverAFlushPublishesNoMore) {
-  const Chain chain({1, 2, 3});
-  std::vector<BlockId> blocks = Take(3);
-  Publish(chain, 0, kNoBlock, blocks[0]);
-  cache_->Flush();
-  const std::vector<BlockId> before = blocks;
-  Publish(chain, &blocks, 1);
-  EXPECT_EQ(cache_->size(), 0);
-  Leave(Chain({1, 2}));  // another's blocks before it
-  Publish(chain, &blocks, 1);
-  EXPECT_EQ(blocks, before);
-  EXPECT_EQ(Known(chain), 2u);
-  Release(blocks);
-  EXPECT_EQ(pool_.free_blocks(), 6);
-}
-
 TEST_F(PrefixCacheTest, CountsWholeBlocksAskedForAndFound) {
   Leave(Chain({1, 2}));
   const PrefixCacheStats before = cache_->stats();

@@ -252,6 +252,7 @@ INSTANTIATE_TEST_SUITE_P(
     Alone, StepsTest,
     ::testing::Values(StepsCase{"Temperature", {.temperature = 0.6f}},
                       StepsCase{"TopK", {.top_k = 17}}, StepsCase{"TopP", {.top_p = 0.7f}},
+                      StepsCase{"TinyTopP", {.temperature = 10.0f, .top_p = 1e-6f}},
                       StepsCase{"MinP", {.min_p = 0.1f}},
                       StepsCase{"TypicalP", {.typical_p = 0.6f}},
                       StepsCase{"SmallTypicalP", {.typical_p = 0.01f}},
@@ -361,6 +362,9 @@ TEST(ScoreGivenTest, IsLogSoftmaxAndRankOfTheToken) {
   const std::vector<float> logits = RandomLogits(9);
   double total = 0.0;
   for (const float logit : logits) total += std::exp(static_cast<double>(logit));
+  std::vector<int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
   Sampler sampler;
   for (const int32_t id : {0, 17, kVocab - 1}) {
     const auto token = sampler.ScoreGiven(logits, id, 4);
@@ -370,7 +374,12 @@ TEST(ScoreGivenTest, IsLogSoftmaxAndRankOfTheToken) {
     const auto above = std::count_if(logits.begin(), logits.end(),
                                      [&](float logit) { return logit > logits[id]; });
     EXPECT_EQ(token->score->rank, above + 1);
-    EXPECT_EQ(token->top.size(), 4u);
+    ASSERT_EQ(token->top.size(), 4u);
+    for (uint32_t i = 0; i < 4; ++i) {
+      EXPECT_EQ(token->top[i].id, order[i]);
+      EXPECT_EQ(token->top[i].rank, i + 1);
+      EXPECT_NEAR(token->top[i].logprob, logits[order[i]] - std::log(total), 1e-5);
+    }
   }
 }
 

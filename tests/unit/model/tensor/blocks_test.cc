@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -11,14 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/block_model.h"
+
 namespace tlm {
 namespace {
-
-constexpr std::array kTypes = {
-    DType::kQ8_0,   DType::kQ4_0,  DType::kQ4_1,  DType::kQ5_0,   DType::kQ5_1,  DType::kQ4K,
-    DType::kQ5K,    DType::kQ6K,   DType::kIq4Nl, DType::kI4G32,  DType::kI4G64, DType::kI4G128,
-    DType::kI4G256, DType::kI8G32, DType::kI8G64, DType::kI8G128, DType::kI8G256};
-constexpr size_t kOwnTypes = 8;  // the last of them
 
 // A block's bytes as the formula names them.
 class Bytes {
@@ -214,7 +209,7 @@ TEST_P(BlocksTest, MayBeAtAnyAddress) {
 
 std::string NameOf(const ::testing::TestParamInfo<DType>& info) { return DTypeName(info.param); }
 
-INSTANTIATE_TEST_SUITE_P(Types, BlocksTest, ::testing::ValuesIn(kTypes), NameOf);
+INSTANTIATE_TEST_SUITE_P(Types, BlocksTest, ::testing::ValuesIn(IntegerBlockTypes()), NameOf);
 
 class OwnBlocksTest : public ::testing::TestWithParam<DType> {};
 
@@ -244,8 +239,7 @@ TEST_P(OwnBlocksTest, AreReadAsTheyWereWritten) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, OwnBlocksTest,
-                         ::testing::ValuesIn(kTypes.end() - kOwnTypes, kTypes.end()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Types, OwnBlocksTest, ::testing::ValuesIn(OwnBlockTypes()), NameOf);
 
 // Every pattern of bits, by the definition of e4m3.
 TEST(FloatBlocksTest, ElementsAreThoseOfTheFormula) {
@@ -271,22 +265,6 @@ TEST(FloatBlocksTest, ElementsAreThoseOfTheFormula) {
       }
     }
   }
-}
-
-TEST(KnownBlocksTest, Q4K) {
-  // d = 1, dmin = 0.5; s = 2 and t = 3 of the first sub-block; all q are 7.
-  std::vector<std::byte> block(144, std::byte{0});
-  const auto set = [&block](size_t at, int value) { block[at] = static_cast<std::byte>(value); };
-  set(1, 0x3c);
-  set(3, 0x38);
-  set(4, 2);
-  set(8, 3);
-  for (size_t i = 16; i < 144; ++i) set(i, 0x77);
-  std::vector<float> elements(256);
-  Dequantise(DType::kQ4K, block.data(), 1, elements.data());
-  EXPECT_EQ(elements[0], 7 * 2 - 0.5f * 3);
-  EXPECT_EQ(elements[31], 12.5f);
-  EXPECT_EQ(elements[32], 0);
 }
 
 }  // namespace

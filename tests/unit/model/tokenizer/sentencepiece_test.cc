@@ -4,7 +4,6 @@
 
 #include <nlohmann/json.hpp>
 #include <random>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "tests/support/cpu_seconds.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/model/tokenizer/every_split.h"
+#include "tests/unit/model/tokenizer/llama2c.h"
 #include "tests/unit/model/tokenizer/small_sentencepiece.h"
 
 namespace tlm {
@@ -253,6 +253,12 @@ TEST(SentencePieceTest, RefusesInconsistentFiles) {
   json byte_level = unigram;
   byte_level["pre_tokenizer"] = {{"type", "ByteLevel"}};
   EXPECT_THAT(Tokenizer::FromJson(byte_level.dump()), IsUnimplemented("'Unigram' behind"));
+}
+
+TEST(SentencePieceTest, EncodesAsLlama2cDoes) {
+  const auto folder = OraclePath("stories260K");
+  if (!folder.has_value()) GTEST_SKIP() << "the oracle directory is not beside the checkout";
+  ExpectIdsOfLlama2c(*MakeTokenizer(LlamaJson(PiecesOfLlama2c(*folder))), *folder);
 }
 
 // All of a text is one word here. A quadratic step would take 64 times as long for 8 times the

@@ -5,9 +5,10 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstring>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 #include <vector>
 
 #include "model/tokenizer/byte_level.h"
@@ -15,6 +16,7 @@
 #include "tests/support/gguf_writer.h"
 #include "tests/support/oracles.h"
 #include "tests/support/status_matchers.h"
+#include "tests/unit/model/tokenizer/llama2c.h"
 
 namespace tlm {
 namespace {
@@ -38,7 +40,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> FromGguf(const GgufWriter& writer) {
   return Tokenizer::Create(*description);
 }
 
-void SetPieces(const std::vector<Piece>& pieces, GgufWriter* writer) {
+GgufWriter WithPieces(const char* model, const std::vector<Piece>& pieces) {
   std::vector<std::string> texts;
   std::vector<int32_t> types;
   std::vector<float> scores;
@@ -47,9 +49,12 @@ void SetPieces(const std::vector<Piece>& pieces, GgufWriter* writer) {
     types.push_back(piece.type);
     scores.push_back(piece.score);
   }
-  writer->SetTexts("tokenizer.ggml.tokens", texts);
-  writer->SetArray("tokenizer.ggml.token_type", types);
-  writer->SetArray("tokenizer.ggml.scores", scores);
+  GgufWriter writer;
+  writer.SetText("tokenizer.ggml.model", model);
+  writer.SetTexts("tokenizer.ggml.tokens", texts);
+  writer.SetArray("tokenizer.ggml.token_type", types);
+  writer.SetArray("tokenizer.ggml.scores", scores);
+  return writer;
 }
 
 // A token for every byte, whose id is its value, then these.
@@ -60,10 +65,8 @@ GgufWriter ByteLevel(const std::vector<Piece>& further, const std::vector<std::s
     pieces.push_back({ByteLevelFromBytes(std::string(1, static_cast<char>(byte)))});
   }
   pieces.insert(pieces.end(), further.begin(), further.end());
-  GgufWriter writer;
-  writer.SetText("tokenizer.ggml.model", "gpt2");
+  GgufWriter writer = WithPieces("gpt2", pieces);
   writer.SetText("tokenizer.ggml.pre", pre);
-  SetPieces(pieces, &writer);
   writer.SetTexts("tokenizer.ggml.merges", merges);
   return writer;
 }
@@ -75,10 +78,7 @@ GgufWriter SentencePiece(const std::vector<Piece>& further) {
     pieces.push_back({fmt::format("<0x{:02X}>", byte), kByte});
   }
   pieces.insert(pieces.end(), further.begin(), further.end());
-  GgufWriter writer;
-  writer.SetText("tokenizer.ggml.model", "llama");
-  SetPieces(pieces, &writer);
-  return writer;
+  return WithPieces("llama", pieces);
 }
 constexpr int32_t kFirst = 259;  // of the further ones
 
@@ -147,18 +147,19 @@ TEST(GgufByteLevelTest, PreSaysHowTextIsDivided) {
   // Merges of digits are possible only where a division lets them stay together.
   const std::vector<Piece> further = {{"12"}, {"123"}, {"1234"}, {"!a"}, {"ĠĊ"}};
   const std::vector<std::string> merges = {"1 2", "12 3", "123 4", "! a", "Ġ Ċ"};
-  const auto digits = [&](const char* pre) {
-    return Encode(ByteLevel(further, merges, pre), "1234");
-  };
-  EXPECT_EQ(digits("gpt-2"), Ids({258}));
-  EXPECT_EQ(digits("llama-bpe"), Ids({257, '4'}));
-  EXPECT_EQ(digits("llama3"), Ids({257, '4'}));
-  EXPECT_EQ(digits("qwen2"), Ids({'1', '2', '3', '4'}));
-  EXPECT_EQ(digits("deepseek-llm"), Ids({'1', '2', '3', '4'}));
-  EXPECT_EQ(digits("deepseek-v3"), Ids({257, '4'}));
-  EXPECT_EQ(digits("starcoder"), Ids({'1', '2', '3', '4'}));
-  EXPECT_EQ(digits("tekken"), Ids({'1', '2', '3', '4'}));
-  EXPECT_EQ(digits("default"), Ids({257, '4'}));
+  const Ids apart = {'1', '2', '3', '4'};
+  for (const auto& [pre, ids] :
+       std::vector<std::pair<const char*, Ids>>{{"gpt-2", {258}},
+                                                {"llama-bpe", {257, '4'}},
+                                                {"llama3", {257, '4'}},
+                                                {"qwen2", apart},
+                                                {"deepseek-llm", apart},
+                                                {"deepseek-v3", {257, '4'}},
+                                                {"starcoder", apart},
+                                                {"tekken", apart},
+                                                {"default", {257, '4'}}}) {
+    EXPECT_EQ(Encode(ByteLevel(further, merges, pre), "1234"), ids) << pre;
+  }
   // Marks of punctuation join the letters behind them in llama-bpe's pattern alone.
   EXPECT_EQ(Encode(ByteLevel(further, merges, "gpt-2"), "!a"), Ids({'!', 'a'}));
   EXPECT_EQ(Encode(ByteLevel(further, merges, "llama-bpe"), "!a"), Ids({259}));
@@ -213,44 +214,41 @@ TEST(GgufByteLevelTest, TheFrameIsThatOfTheKeys) {
 }
 
 TEST(GgufByteLevelTest, WrongListsAreNamed) {
-  const auto with = [](auto change) {
-    GgufWriter writer = ByteLevel({{"ab"}}, {"a b"});
-    change(writer);
-    return FromGguf(writer);
+  struct Case {
+    std::function<void(GgufWriter&)> spoil;
+    const char* message;
   };
-  EXPECT_THAT(with([](GgufWriter& writer) { writer.Remove("tokenizer.ggml.tokens"); }),
-              IsInvalidArgument("'tokenizer.ggml.tokens' is missing"));
-  EXPECT_THAT(with([](GgufWriter& writer) { writer.SetTexts("tokenizer.ggml.tokens", {}); }),
-              IsInvalidArgument("'tokenizer.ggml.tokens' has 0 tokens"));
-  EXPECT_THAT(with([](GgufWriter& writer) { writer.Remove("tokenizer.ggml.merges"); }),
-              IsInvalidArgument("'tokenizer.ggml.merges' is missing"));
-  EXPECT_THAT(with([](GgufWriter& writer) {
-                writer.SetArray<int32_t>("tokenizer.ggml.token_type", {1, 1});
-              }),
-              IsInvalidArgument("'tokenizer.ggml.token_type' has 2 elements, there are "
-                                "257 tokens"));
-  EXPECT_THAT(with([](GgufWriter& writer) {
-                writer.SetArray<float>("tokenizer.ggml.token_type", {1, 1});
-              }),
-              IsInvalidArgument("'tokenizer.ggml.token_type'"));
-  EXPECT_THAT(with([](GgufWriter& writer) { writer.Set<int>("tokenizer.ggml.pre", 3); }),
-              IsInvalidArgument("'tokenizer.ggml.pre' is 3"));
-  EXPECT_THAT(with([](GgufWriter& writer) { writer.Set<int>("tokenizer.ggml.add_bos_token", 1); }),
-              IsInvalidArgument("'tokenizer.ggml.add_bos_token' is 1"));
+  const auto texts = [](const char* key, std::vector<std::string> value) {
+    return [=](GgufWriter& writer) { writer.SetTexts(key, value); };
+  };
+  static constexpr char kTokens[] = "tokenizer.ggml.tokens", kMerges[] = "tokenizer.ggml.merges",
+                        kTypes[] = "tokenizer.ggml.token_type";
+  std::vector<Case> cases = {
+      {[](auto& w) { w.Remove(kTokens); }, "'tokenizer.ggml.tokens' is missing"},
+      {texts(kTokens, {}), "'tokenizer.ggml.tokens' has 0 tokens"},
+      {[](auto& w) { w.Remove(kMerges); }, "'tokenizer.ggml.merges' is missing"},
+      {[](auto& w) {
+         w.SetArray(kTypes, std::vector<int32_t>{1, 1});
+       },
+       "'tokenizer.ggml.token_type' has 2 elements, there are 257 tokens"},
+      {[](auto& w) {
+         w.SetArray(kTypes, std::vector<float>{1, 1});
+       },
+       "'tokenizer.ggml.token_type'"},
+      {[](auto& w) { w.Set("tokenizer.ggml.pre", 3); }, "'tokenizer.ggml.pre' is 3"},
+      {[](auto& w) { w.Set("tokenizer.ggml.add_bos_token", 1); },
+       "'tokenizer.ggml.add_bos_token' is 1"}};
   for (const char* const merge : {"", "ab", "a", " ", "a ", " b", "\xff b"}) {
-    EXPECT_THAT(with([&](GgufWriter& writer) {
-                  writer.SetTexts("tokenizer.ggml.merges", {"a b", merge});
-                }),
-                IsInvalidArgument("'tokenizer.ggml.merges': element 1"))
-        << merge;
+    cases.push_back({texts(kMerges, {"a b", merge}), "'tokenizer.ggml.merges': element 1"});
   }
   // A merge of what is no token, and one that makes none.
   for (const char* const merge : {"a bc", "a c"}) {
-    EXPECT_THAT(with([&](GgufWriter& writer) {
-                  writer.SetTexts("tokenizer.ggml.merges", {merge});
-                }).status(),
-                IsInvalidArgument("merge"))
-        << merge;
+    cases.push_back({texts(kMerges, {merge}), "merge"});
+  }
+  for (size_t i = 0; i < cases.size(); ++i) {
+    GgufWriter writer = ByteLevel({{"ab"}}, {"a b"});
+    cases[i].spoil(writer);
+    EXPECT_THAT(FromGguf(writer), IsInvalidArgument(cases[i].message)) << "case " << i;
   }
 }
 
@@ -293,9 +291,8 @@ TEST(GgufSentencePieceTest, CharactersWithoutATokenBecomeBytes) {
 }
 
 TEST(GgufSentencePieceTest, WithoutBytesThereIsTheUnknownToken) {
-  GgufWriter writer;
-  writer.SetText("tokenizer.ggml.model", "llama");
-  SetPieces({{"<unk>", kUnknown}, {"<s>", kControl}, {"</s>", kControl}, {"▁"}, {"a"}}, &writer);
+  const GgufWriter writer = WithPieces(
+      "llama", {{"<unk>", kUnknown}, {"<s>", kControl}, {"</s>", kControl}, {"▁"}, {"a"}});
   EXPECT_EQ(Encode(writer, "aéü"), Ids({3, 4, 0}));
 }
 
@@ -319,10 +316,7 @@ TEST(GgufSentencePieceTest, TheFrameHasDefaults) {
   writer.Set<bool>("tokenizer.ggml.add_bos_token", false);
   EXPECT_EQ(Encode(writer, "a", true), Ids({kFirst, kFirst + 1, 2}));
   // In a vocabulary without those ids.
-  GgufWriter tiny;
-  tiny.SetText("tokenizer.ggml.model", "llama");
-  SetPieces({{"a"}}, &tiny);
-  EXPECT_EQ(Encode(tiny, "", true), Ids());
+  EXPECT_EQ(Encode(WithPieces("llama", {{"a"}}), "", true), Ids());
 }
 
 TEST(GgufSentencePieceTest, WrongListsAreNamed) {
@@ -440,10 +434,8 @@ GgufWriter FromJson(const json& tokenizer, const char* pre) {
                          ? merge.get<std::string>()
                          : merge[0].get<std::string>() + " " + merge[1].get<std::string>());
   }
-  GgufWriter writer;
-  writer.SetText("tokenizer.ggml.model", "gpt2");
+  GgufWriter writer = WithPieces("gpt2", pieces);
   writer.SetText("tokenizer.ggml.pre", pre);
-  SetPieces(pieces, &writer);
   writer.SetTexts("tokenizer.ggml.merges", merges);
   return writer;
 }
@@ -480,37 +472,16 @@ INSTANTIATE_TEST_SUITE_P(Tokenizers, PublishedTest,
 TEST(PublishedSentencePieceTest, GivesTheIdsOfLlama2c) {
   const auto folder = OraclePath("stories260K");
   if (!folder.has_value()) GTEST_SKIP() << "the oracle directory is not beside the checkout";
-  // The length of the longest piece, then score, length and bytes of every piece.
-  const std::string file = ReadAll(*folder + "/tok512.bin");
   std::vector<Piece> pieces;
-  for (size_t position = 4; position < file.size();) {
-    Piece piece;
-    uint32_t length;
-    std::memcpy(&piece.score, &file[position], sizeof(piece.score));
-    std::memcpy(&length, &file[position + 4], sizeof(length));
-    for (const char c : file.substr(position + 8, length)) {
-      if (c != '\n' || length == 1) piece.text += c == ' ' ? "▁" : std::string(1, c);
-    }
-    position += 8 + length;
-    pieces.push_back(piece);
+  for (const auto& [text, score] : PiecesOfLlama2c(*folder)) {
+    const size_t id = pieces.size();
+    pieces.push_back({.text = text, .score = static_cast<float>(score)});
+    if (id < 259) pieces[id].type = id == 0 ? kUnknown : id < 3 ? kControl : kByte;
   }
   ASSERT_EQ(pieces.size(), 512u);
-  for (size_t id = 0; id < 259; ++id) {
-    pieces[id].type = id == 0 ? kUnknown : id < 3 ? kControl : kByte;
-  }
-  GgufWriter writer;
-  writer.SetText("tokenizer.ggml.model", "llama");
-  SetPieces(pieces, &writer);
-  const auto tokenizer = FromGguf(writer);
+  const auto tokenizer = FromGguf(WithPieces("llama", pieces));
   ASSERT_THAT(tokenizer, IsOk());
-  const json vectors = json::parse(ReadAll(*folder + "/expected/tokenizer_vectors_run_c.json"));
-  for (const json& vector : vectors.at("tok512")) {
-    const auto text = vector.at("text").get<std::string>();
-    const auto ids = (*tokenizer)->Encode(text, true);
-    ASSERT_THAT(ids, IsOk());
-    EXPECT_EQ(*ids, vector.at("ids_with_bos").get<Ids>()) << text;
-    EXPECT_EQ((*tokenizer)->Decode(*ids), text);
-  }
+  ExpectIdsOfLlama2c(**tokenizer, *folder);
 }
 
 }  // namespace

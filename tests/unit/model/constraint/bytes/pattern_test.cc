@@ -12,6 +12,7 @@
 
 #include "model/constraint/bytes/regex_dfa.h"
 #include "model/text/utf8.h"
+#include "tests/support/recognizer_walk.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -47,15 +48,6 @@ class Oracle {
   std::unique_ptr<pcre2_code_8, Free> code_;
   std::unique_ptr<pcre2_match_data_8, Free> data_;
 };
-
-bool Accepts(RegexDfa& dfa, std::string_view bytes) {
-  RegexDfa::State state = dfa.start();
-  for (const char byte : bytes) {
-    if (state == RegexDfa::kDead) return false;
-    state = dfa.Next(state, static_cast<uint8_t>(byte));
-  }
-  return dfa.Accepts(state);
-}
 
 // The texts over some characters up to a length.
 std::vector<std::string> TextsOver(const std::vector<std::string>& characters, size_t max_length) {

@@ -7,6 +7,8 @@
 #include <random>
 #include <string>
 
+#include "tests/support/recognizer_walk.h"
+
 namespace tlm {
 namespace {
 
@@ -101,15 +103,6 @@ class RegexDfaTest : public ::testing::Test {
     return RegexSet::kNone;
   }
 
-  static bool Matches(RegexDfa& dfa, std::string_view text) {
-    RegexDfa::State state = dfa.start();
-    for (const char byte : text) {
-      if (state == RegexDfa::kDead) return false;
-      state = dfa.Next(state, static_cast<uint8_t>(byte));
-    }
-    return dfa.Accepts(state);
-  }
-
   std::mt19937 random_{7};
   RegexSet regexes_{1 << 20};
 };
@@ -123,7 +116,7 @@ TEST_F(RegexDfaTest, HoldsWhatTheDefinitionSays) {
     const Tree tree = RandomTree(4);
     RegexDfa dfa(regexes_, Make(tree), 10'000);
     for (const std::string& text : texts) {
-      ASSERT_EQ(Matches(dfa, text), tree.Holds(text)) << round << ": " << text;
+      ASSERT_EQ(Accepts(dfa, text), tree.Holds(text)) << round << ": " << text;
     }
     ASSERT_FALSE(dfa.full());
   }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "model/constraint/bytes/regex_dfa.h"
+#include "tests/support/recognizer_walk.h"
 
 namespace tlm {
 namespace {
@@ -25,13 +26,9 @@ class FormatsTest : public ::testing::Test {
       EXPECT_TRUE(regex.has_value()) << format;
       dfa = std::make_unique<RegexDfa>(regexes_, regex.value_or(RegexSet::kNone), 100'000);
     }
-    RegexDfa::State state = dfa->start();
-    for (const char byte : text) {
-      if (state == RegexDfa::kDead) return false;
-      state = dfa->Next(state, static_cast<uint8_t>(byte));
-    }
+    const bool holds = Accepts(*dfa, text);
     EXPECT_FALSE(dfa->full());
-    return dfa->Accepts(state);
+    return holds;
   }
   void Expect(std::string_view format, const std::vector<std::string>& valid,
               const std::vector<std::string>& invalid) {

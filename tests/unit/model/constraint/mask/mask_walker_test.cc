@@ -11,6 +11,7 @@
 #include "model/constraint/bytes/regex_set.h"
 #include "model/constraint/json/json_schema.h"
 #include "tests/support/oracles.h"
+#include "tests/support/recognizer_walk.h"
 
 namespace tlm {
 namespace {
@@ -112,12 +113,9 @@ std::vector<uint64_t> BruteForce(const TokenTrie& tokens, Recognizer& recognizer
                                  Recognizer::State state) {
   std::vector<uint64_t> words(tokens.words());
   for (int32_t id = 0; id < tokens.vocab_size(); ++id) {
-    Recognizer::State at = state;
-    for (const char byte : tokens.Text(id)) {
-      at = recognizer.Next(at, static_cast<uint8_t>(byte));
-      if (at == Recognizer::kDead) break;
-    }
-    if (at != Recognizer::kDead && !tokens.Text(id).empty()) SetTokenBit(id, words);
+    const std::string_view text = tokens.Text(id);
+    if (text.empty() || StateAfter(recognizer, state, text) == Recognizer::kDead) continue;
+    SetTokenBit(id, words);
   }
   return words;
 }
@@ -163,9 +161,7 @@ class MaskWalkerTest : public ::testing::Test {
           }
         }
       }
-      for (const char byte : tokens.Text(drawn)) {
-        state = recognizer.Next(state, static_cast<uint8_t>(byte));
-      }
+      state = StateAfter(recognizer, state, tokens.Text(drawn));
     }
   }
 
