@@ -19,13 +19,13 @@
 #include "model/base/float16.h"
 #include "model/base/sha256.h"
 #include "model/ops/batch.h"
-#include "model/ops/cuda/attention_plan.h"
-#include "model/ops/cuda/gemm_plan.h"
-#include "model/ops/cuda/kernels/attention.h"
-#include "model/ops/cuda/kernels/gemm_kernels.h"
-#include "model/ops/cuda/kernels/gemm_probe.h"
-#include "model/ops/cuda/kernels/gemm_tiles.h"
-#include "model/ops/cuda/kernels/prepare_attention.h"
+#include "model/ops/cuda/batch/attention_plan.h"
+#include "model/ops/cuda/kernels/attention/attention.h"
+#include "model/ops/cuda/kernels/attention/prepare_attention.h"
+#include "model/ops/cuda/kernels/ceil_div.h"
+#include "model/ops/cuda/kernels/gemm/gemm_kernels.h"
+#include "model/ops/cuda/kernels/gemm/gemm_probe.h"
+#include "model/ops/cuda/kernels/gemm/gemm_tiles.h"
 
 namespace tlm {
 namespace {

@@ -1,7 +1,5 @@
 // Sampling on the device against Sampler, which is their specification: tokens, scores and statuses
 // have to be the same to the bit.
-#include "model/ops/cuda/kernels/sample.h"
-
 #include <cuda_runtime.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,8 +14,9 @@
 #include <string>
 #include <vector>
 
+#include "model/ops/cuda/batch/sampling_table.h"
 #include "model/ops/cuda/kernels/launch.h"
-#include "model/ops/cuda/sampling_table.h"
+#include "model/ops/cuda/kernels/sampling/sample.h"
 #include "model/sampling/sampler.h"
 #include "model/sampling/sampling_math.h"
 #include "tests/support/host_sampling.h"
