@@ -21,6 +21,7 @@ set(TLM_CUDA_HOST_SOURCES
   device/cuda_status.cc
   device/upload_pipeline.cc
   gemm/gemm.cc
+  gemm/gemm_reserve.cc
   kernels/launch.cc
   weights/weight_upload.cc)
 # Kernels and the functions that start them.

@@ -132,8 +132,6 @@ class Gemm {
   };
   absl::StatusOr<ProbeMemory> AllocateProbe(const LibraryProduct& product);
   absl::Status Probe(LibraryProduct& product);
-  // Fills the inputs for `gemm`, and waits.
-  absl::Status FillProbe(const LibraryGemm& gemm, const Rows& x, void* w);
   // GemmProbe::agrees.
   absl::StatusOr<bool> Agrees(const LibraryProduct& product, const ProbeMemory& memory, int64_t m,
                               const GemmProbe::Product& run);

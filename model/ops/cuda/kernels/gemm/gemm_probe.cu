@@ -69,6 +69,23 @@ cudaError_t LaunchProbeFill(const ProbeFillArgs& args, DType dtype, cudaStream_t
   return Launch(ProbeFill<F16>, shape, stream, args);
 }
 
+cudaError_t LaunchProbeInputs(const ProbeInputs& inputs, DType dtype, cudaStream_t stream) {
+  const ProbeFillArgs x{.data = inputs.x,
+                        .rows = inputs.m,
+                        .cols = inputs.k,
+                        .stride = inputs.k,
+                        .seed = 2,
+                        .cancelling_rows = 2};
+  const ProbeFillArgs w{.data = inputs.w,
+                        .rows = inputs.n,
+                        .cols = inputs.k,
+                        .stride = inputs.w_stride,
+                        .seed = 1,
+                        .second_half = -1.0f};
+  const cudaError_t error = LaunchProbeFill(x, dtype, stream);
+  return error != cudaSuccess ? error : LaunchProbeFill(w, dtype, stream);
+}
+
 cudaError_t LaunchProbeCompare(const ProbeCompareArgs& args, cudaStream_t stream) {
   return Launch(ProbeCompare, ShapeFor(args.rows * args.words), stream, args);
 }

@@ -26,6 +26,18 @@ struct ProbeFillArgs {
 };
 cudaError_t LaunchProbeFill(const ProbeFillArgs& args, DType dtype, cudaStream_t stream);
 
+// Fills x [m, k] and w [n, k], so that half of the sums of x w^T cancel, which shows every
+// intermediate rounding, and half grow, which shows the bits that are lost at the end.
+struct ProbeInputs {
+  void* x = nullptr;
+  void* w = nullptr;
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  int64_t w_stride = 0;
+};
+cudaError_t LaunchProbeInputs(const ProbeInputs& inputs, DType dtype, cudaStream_t stream);
+
 // Adds to *differences the number of 16-bit words in which a [rows, words] and b differ.
 struct ProbeCompareArgs {
   const void* a = nullptr;
