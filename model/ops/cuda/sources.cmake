@@ -13,7 +13,9 @@ set(TLM_CUDA_PLAN_SOURCES
   weights/weight_rows.cc)
 # C++ that calls the CUDA runtime API (cuda_runtime.h and nothing more of the toolkit).
 set(TLM_CUDA_HOST_SOURCES
+  arithmetic_attention.cc
   arithmetic_check.cc
+  arithmetic_products.cc
   cuda_ops.cc
   batch/batch_pipeline.cc
   batch/batch_ring.cc
