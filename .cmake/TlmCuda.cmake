@@ -111,7 +111,7 @@ endif()
 
 # The ABI that both sides of the module must share: model/ops/cuda/cuda_module.h. The headers
 # are hashed when CMake runs, and CMake runs again when one changes.
-set(_tlm_border model/ops/batch.h model/ops/cuda/cuda_module.h model/ops/cuda/cuda_options.h
+set(_tlm_border model/ops/batch.h model/ops/cuda/cuda_module.h model/ops/cuda/device/cuda_options.h
                 model/ops/device.h model/ops/ops.h model/sampling/sampling_job.h
                 model/tensor/buffer.h model/tensor/dtype.h model/tensor/tensor_view.h)
 set(_tlm_border_text "")

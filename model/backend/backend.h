@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "model/ops/cpu/cpu_options.h"
-#include "model/ops/cuda/cuda_options.h"
+#include "model/ops/cuda/device/cuda_options.h"
 #include "model/ops/ops.h"
 
 namespace tlm {

@@ -72,9 +72,6 @@ SPLIT_PATTERN = (
 HEADING = re.compile(r"^(?=(?:CHAPTER [IVXLC]+|BOOK [A-Z]+: .*|(?:FIRST|SECOND) EPILOGUE.*)$)", re.M)
 
 
-# --------------------------------------------------------------------------- model
-
-
 @dataclass(frozen=True)
 class ModelConfig:
     """The fields of a Qwen3 config.json that determine the network."""
@@ -200,9 +197,6 @@ class Qwen3(nn.Module):
         return F.cross_entropy(self(ids).float().flatten(0, 1), targets.flatten())
 
 
-# --------------------------------------------------------------------------- data
-
-
 @dataclass(frozen=True)
 class Corpus:
     train: bytes
@@ -263,9 +257,6 @@ def batches(stream: np.ndarray, context: int, batch: int, rng: np.random.Generat
             yield np.stack([stream[s:s + context + 1] for s in starts[i:i + batch]])
 
 
-# --------------------------------------------------------------------------- evaluation
-
-
 @torch.no_grad()
 def bits_per_byte(model: Qwen3, ids: np.ndarray, first: int, n_bytes: int, context: int,
                   stride: int, device: torch.device) -> float:
@@ -319,9 +310,6 @@ def sample(model: Qwen3, tokenizer: Tokenizer, prompt: str, tokens: int, tempera
     return tokenizer.decode(ids)
 
 
-# --------------------------------------------------------------------------- files
-
-
 def write_json(path: Path, value: object) -> None:
     temporary = path.with_name(path.name + ".tmp")
     temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -363,9 +351,6 @@ def load(out: Path, device: torch.device) -> tuple[Qwen3, Tokenizer]:
     model = Qwen3(c)
     model.load_state_dict({k: v.float() for k, v in load_file(str(out / "model.safetensors")).items()})
     return model.to(device), Tokenizer.from_file(str(out / "tokenizer.json"))
-
-
-# --------------------------------------------------------------------------- training
 
 
 def make_optimizers(model: Qwen3, a: argparse.Namespace) -> list[torch.optim.Optimizer]:
@@ -440,32 +425,23 @@ def train(a: argparse.Namespace, c: ModelConfig, stream: np.ndarray, valid: np.n
 
 def parse_arguments() -> argparse.Namespace:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+    def numbers(**defaults: float) -> None:
+        for name, default in defaults.items():
+            p.add_argument("--" + name.replace("_", "-"), type=type(default), default=default)
+
     p.add_argument("--corpus", type=Path, required=True, help="UTF-8 text file")
     p.add_argument("--out", type=Path, required=True, help="directory to write the model to")
     p.add_argument("--minutes", type=float, default=22.0, help="time budget (ignored with --steps)")
     p.add_argument("--steps", type=int, default=0, help="step budget")
-    p.add_argument("--threads", type=int, default=2)
-    p.add_argument("--seed", type=int, default=1)
+    numbers(threads=2, seed=1)
     p.add_argument("--device", default="cpu")
     p.add_argument("--evaluate-only", action="store_true", help="only measure and sample from --out")
     p.add_argument("--checkpoint", type=Path, help="also keep the best weights here while training")
-    # network
-    p.add_argument("--vocab-size", type=int, default=2048)
-    p.add_argument("--hidden-size", type=int, default=256)
-    p.add_argument("--intermediate-size", type=int, default=704)
-    p.add_argument("--layers", type=int, default=6)
-    p.add_argument("--heads", type=int, default=4)
-    p.add_argument("--kv-heads", type=int, default=2)
-    p.add_argument("--head-dim", type=int, default=64)
-    p.add_argument("--context", type=int, default=1024)
-    # optimisation
+    numbers(vocab_size=2048, hidden_size=256, intermediate_size=704, layers=6, heads=4, kv_heads=2,
+            head_dim=64, context=1024)
     p.add_argument("--optimizer", choices=("muon", "adamw"), default="muon")
-    p.add_argument("--lr", type=float, default=3e-3)
-    p.add_argument("--weight-decay", type=float, default=0.1)
-    p.add_argument("--dropout", type=float, default=0.2)
-    p.add_argument("--clip", type=float, default=1.0)
-    p.add_argument("--warmup-steps", type=int, default=50)
-    p.add_argument("--batch-tokens", type=int, default=8192)
+    numbers(lr=3e-3, weight_decay=0.1, dropout=0.2, clip=1.0, warmup_steps=50, batch_tokens=8192)
     p.add_argument("--train-context", type=int, default=512, help="window length before the last part")
     p.add_argument("--long-fraction", type=float, default=0.2, help="part of the run at full context")
     p.add_argument("--eval-every", type=int, default=100, help="steps between validations")

@@ -13,7 +13,7 @@
 #include "absl/time/time.h"
 #include "model/backend/backend.h"
 #include "model/constraint/bytes/budget.h"
-#include "model/ops/cuda/cuda_options.h"
+#include "model/ops/cuda/device/cuda_options.h"
 #include "model/ops/device.h"
 #include "model/ops/weight_format.h"
 #include "model/tensor/dtype.h"

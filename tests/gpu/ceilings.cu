@@ -19,7 +19,7 @@
 #include <optional>
 #include <string>
 
-#include "model/ops/cuda/cublaslt_api.h"
+#include "model/ops/cuda/gemm/cublaslt_api.h"
 #include "tests/gpu/measure.h"
 
 namespace {

@@ -11,135 +11,17 @@ import signal
 import subprocess
 import sys
 import tarfile
-import tempfile
 import time
 import unittest
 
 import narrow
 import run
+import stages
 import start_time
 import summary
+from fake_programs import GTEST, FakePrograms, alive
 
 HERE = pathlib.Path(__file__).resolve().parent
-
-# Plays a gtest program: behaviours.json beside it names its tests and how each ends.
-GTEST = """#!{python} -SE
-import fnmatch, json, os, pathlib, signal, sys, time
-tests = json.loads((pathlib.Path(__file__).parent / "behaviours.json").read_text())
-filters = [a.split("=", 1)[1] for a in sys.argv if a.startswith("--gtest_filter=")][-1].split(":")
-tests = {{name: how for name, how in tests.items()
-         if any(fnmatch.fnmatchcase(name, f) for f in filters)}}
-if "--gtest_list_tests" in sys.argv:
-    print("Running main() from gmock_main.cc")
-    suite = None
-    for name in tests:
-        if name.split(".")[0] != suite:
-            suite = name.split(".")[0]
-            print(suite + ".")
-        print("  " + name.split(".")[1] + "  # GetParam() = 4-byte object")
-    sys.exit()
-failed = []
-for name, how in tests.items():
-    print("[ RUN      ] " + name, flush=True)
-    if how == "crash":
-        signal.signal(signal.SIGSEGV, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGSEGV)
-    if how == "hang":
-        signal.pause()
-    if how == "fail":
-        print("a_test.cc:1: Failure")
-        print("what is wrong with " + name)
-        failed.append(name)
-    print(("[  FAILED  ] " if how == "fail" else "[       OK ] ") + name + " (1 ms)")
-print(f"[  PASSED  ] {{len(tests) - len(failed)}} tests.")
-for name in failed:
-    print("[  FAILED  ] " + name)
-sys.exit(1 if failed else 0)
-"""
-
-# Plays engine_bench: behaviours.json beside it says how it ends and what its tokens are with which
-# optimisation off; "on" when all are on.
-ENGINE = """#!{python} -SE
-import json, pathlib, sys
-flags = dict(a.lstrip("-").split("=", 1) for a in sys.argv[1:])
-plays = json.loads((pathlib.Path(__file__).parent / "engine.json").read_text())
-off = [name for name in ("overlap", "graphs", "library") if flags.get(f"cuda_{{name}}") == "false"]
-code, digest = next((plays[name] for name in [flags.get("weights")] + off if name in plays),
-                    plays["on"])
-print("engine with " + (", ".join(off) or "nothing") + " off")
-if code == 0:
-    pathlib.Path(flags["json"]).write_text(json.dumps({{"tests": [{{"token_digest": digest}}]}}))
-sys.exit(code)
-"""
-
-SANITIZER = """#!/bin/sh
-echo "========= COMPUTE-SANITIZER"
-echo "========= Invalid __global__ write of size 4 bytes, $*"
-exit 9
-"""
-
-
-class FakePrograms(unittest.TestCase):
-    """A folder of fake programs, and a run over them."""
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="tlm-gpu-test-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        self.bin, self.out = self.folder / "bin", self.folder / "out"
-        self.path = self.folder / "path"  # what stands before the system's PATH
-        for made in (self.bin, self.out, self.path):
-            made.mkdir()
-        self.fake("nvidia-smi", "#!/bin/sh\necho 'GPU 0: fake'\n"
-                  f"case $* in *-lms*) echo $$ >{self.folder}/clocks; exec sleep 60; esac\n",
-                  self.path)
-        self.fake("compute-sanitizer", SANITIZER, self.path)
-        self.addCleanup(os.environ.__setitem__, "PATH", os.environ["PATH"])
-        os.environ["PATH"] = f"{self.path}:{os.environ['PATH']}"
-        self.patch(narrow, TEST_SECONDS=1, FIRST_SECONDS=1, LEAST_SECONDS=0.2)
-        self.session = run.Run(self.bin, self.out, sys.executable, 60, self.folder / "scratch")
-
-    def fake(self, name, text, folder=None):
-        path = (folder or self.bin) / name
-        path.write_text(text.replace("{python}", sys.executable).replace("{{", "{").replace(
-            "}}", "}"), encoding="utf-8")
-        path.chmod(0o755)
-
-    def fake_tests(self, **behaviours):
-        self.fake("cuda_kernels_test", GTEST)
-        (self.bin / "behaviours.json").write_text(json.dumps(
-            {f"{suite}.{name}": how for suite, tests in behaviours.items()
-             for name, how in tests.items()}), encoding="utf-8")
-
-    def fake_engine(self, **plays):
-        self.fake("engine_bench", ENGINE)
-        (self.bin / "engine.json").write_text(json.dumps({"on": (0, "aa"), **plays}),
-                                              encoding="utf-8")
-
-    def stage(self, *stages):
-        """What is printed meanwhile."""
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            for stage in stages:
-                self.session.stage(stage)
-            self.session.look_closer()
-        return printed.getvalue()
-
-    def patch(self, module, **values):
-        for name, value in values.items():
-            self.addCleanup(setattr, module, name, getattr(module, name))
-            setattr(module, name, value)
-
-    def statuses(self):
-        lines = (self.out / "stages.tsv").read_text(encoding="utf-8").splitlines()
-        return dict(line.split("\t")[:2] for line in lines)
-
-    def packed(self, archive=None):
-        with tarfile.open(archive or self.out / "results.tgz") as tar:
-            return tar.getnames()
-
-    def report(self, name):
-        return json.loads((self.out / name).read_text(encoding="utf-8"))
 
 
 class StageTest(FakePrograms):
@@ -148,7 +30,7 @@ class StageTest(FakePrograms):
                            ("slow", "exec sleep 60"),
                            ("blind", "echo 'skipped: there is no GPU'; exit 0")):
             self.fake(name, f"#!/bin/sh\n{text}\n")
-        printed = self.stage(*(run.Stage(name, 1, name, [])
+        printed = self.stage(*(stages.Stage(name, 1, name, [])
                                for name in ("good", "bad", "none", "slow", "blind", "missing")))
         self.assertEqual(self.statuses(), {"good": "passed", "bad": "failed", "none": "skipped",
                                            "slow": "timeout", "blind": "failed",
@@ -159,7 +41,7 @@ class StageTest(FakePrograms):
 
     def test_packages_that_an_interpreter_lacks_are_no_failure(self):
         def stage(name, *packages):
-            return run.Stage(name, 1, "python", ["-c", "pass"], packages=packages)
+            return stages.Stage(name, 1, "python", ["-c", "pass"], packages=packages)
         printed = self.stage(stage("there", "json"), stage("lacking", "json", "no_such", "nor_this"))
         self.assertEqual(self.statuses(), {"there": "passed", "lacking": "skipped"})
         self.assertIn("has no no_such nor_this\n", printed)
@@ -167,7 +49,7 @@ class StageTest(FakePrograms):
 
     def test_what_a_stage_has_started_ends_with_it(self):
         self.fake("parent", f"#!/bin/sh\nsleep 60 &\necho $! >{self.folder}/child\nwait\n")
-        self.stage(run.Stage("parent", 1, "parent", []))
+        self.stage(stages.Stage("parent", 1, "parent", []))
         child = int((self.folder / "child").read_text(encoding="utf-8"))
         deadline = time.monotonic() + 10
         while alive(child):
@@ -176,20 +58,20 @@ class StageTest(FakePrograms):
 
     def test_speed_that_fails_is_no_failure_of_the_run(self):
         self.fake("bad", "#!/bin/sh\nexit 1\n")
-        self.stage(run.Stage("bad", 1, "bad", [], "speed"))
+        self.stage(stages.Stage("bad", 1, "bad", [], "speed"))
         self.assertTrue(self.session.good())
 
     def test_stages_without_time_are_left_out(self):
         self.fake("good", "#!/bin/sh\nexit 0\n")
         self.session = run.Run(self.bin, self.out, sys.executable, 10, self.folder)
-        self.stage(run.Stage("short", 5, "good", []), run.Stage("long", 60, "good", []))
+        self.stage(stages.Stage("short", 5, "good", []), stages.Stage("long", 60, "good", []))
         self.assertEqual(self.statuses(), {"short": "passed", "long": "skipped"})
 
     def test_results_are_packed_after_every_stage(self):
         self.fake("good", "#!/bin/sh\necho said\n")
-        self.stage(run.Stage("one", 5, "good", []))
+        self.stage(stages.Stage("one", 5, "good", []))
         self.assertEqual(self.packed(), ["one.log", "stages.tsv"])
-        self.stage(run.Stage("two", 5, "good", []))
+        self.stage(stages.Stage("two", 5, "good", []))
         self.assertEqual(self.packed(), ["one.log", "stages.tsv", "two.log"])
         self.assertFalse((self.out / "results.tgz.part").exists())
 
@@ -197,12 +79,12 @@ class StageTest(FakePrograms):
         self.patch(run, PACK_SECONDS=0.05)
         archive = self.out / "results.tgz"
         self.fake("waits", f"#!/bin/sh\necho said\nuntil [ -e {archive} ]; do sleep 0.01; done\n")
-        self.stage(run.Stage("waits", 20, "waits", []))
+        self.stage(stages.Stage("waits", 20, "waits", []))
         self.assertEqual(self.statuses(), {"waits": "passed"})
 
     def test_of_a_long_file_both_ends_are_packed(self):
         self.fake("long", "#!/bin/sh\necho first\nhead -c 5000000 /dev/zero\necho last\n")
-        self.stage(run.Stage("long", 5, "long", []))
+        self.stage(stages.Stage("long", 5, "long", []))
         with tarfile.open(self.out / "results.tgz") as tar:
             packed = tar.extractfile("long.log").read()
         self.assertTrue(packed.startswith(b"first\n") and packed.endswith(b"last\n"))
@@ -223,12 +105,12 @@ class StageTest(FakePrograms):
         self.fake("good", "#!/bin/sh\nexit 0\n")
         new = self.folder / "a" / "b" / "all.tgz"
         self.session = run.Run(self.bin, self.out, sys.executable, 60, self.folder, new)
-        self.stage(run.Stage("good", 5, "good", []))
+        self.stage(stages.Stage("good", 5, "good", []))
         self.assertIn("good.log", self.packed(new))
         (self.folder / "file").write_text("", encoding="utf-8")
         self.session = run.Run(self.bin, self.out, sys.executable, 60, self.folder,
                                self.folder / "file" / "all.tgz")
-        printed = self.stage(run.Stage("one", 5, "good", []), run.Stage("two", 5, "good", []))
+        printed = self.stage(stages.Stage("one", 5, "good", []), stages.Stage("two", 5, "good", []))
         self.assertIn("not packed: ", printed)
         self.assertEqual(self.statuses(), {"one": "passed", "two": "passed"})
 
@@ -236,7 +118,7 @@ class StageTest(FakePrograms):
         self.patch(run, LEAST_SECONDS=0.1)
         self.fake("slow", "#!/bin/sh\nexec sleep 60\n")
         self.session = run.Run(self.bin, self.out, sys.executable, 1, self.folder)
-        self.stage(run.Stage("slow", 60, "slow", []))
+        self.stage(stages.Stage("slow", 60, "slow", []))
         self.assertEqual(self.statuses(), {"slow": "cut"})
         self.assertTrue(self.session.good())
         self.assertEqual(summary.correctness_verdict(
@@ -247,18 +129,9 @@ class StageTest(FakePrograms):
         self.fake("compute-sanitizer", "#!/bin/sh\necho '========= Invalid write'\nexec sleep 60\n",
                   self.path)
         self.fake("engine_bench", "#!/bin/sh\n")
-        self.stage(run.Stage("memcheck", 2, "python", [str(HERE / "sanitize.py"), "memcheck"]))
+        self.stage(stages.Stage("memcheck", 2, "python", [str(HERE / "sanitize.py"), "memcheck"]))
         self.assertEqual(self.statuses(), {"memcheck": "timeout"})
         self.assertIn("Invalid write", narrow.text_of(self.out / "memcheck.log"))
-
-
-def alive(pid):
-    """Whether it runs; what has ended and waits for nobody is dead."""
-    try:
-        stat = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
-    except OSError:
-        return False
-    return stat.rsplit(")", 1)[1].split()[0] not in "ZX"
 
 
 class LibraryTest(FakePrograms):
@@ -282,140 +155,6 @@ class LibraryTest(FakePrograms):
             run.link_cublaslt(self.bin, str(self.folder / "nowhere"))
 
 
-class NarrowTest(FakePrograms):
-    STAGE = run.gtest("kernels-gemm", 2, "cuda_kernels_test", "Gemm*")
-
-    def test_the_first_failure_is_shown_and_every_test_asked(self):
-        self.fake_tests(GemmTest={"A": "ok", "B": "fail", "C": "fail", "D": "ok"},
-                        OtherTest={"E": "fail"})
-        printed = self.stage(self.STAGE)
-        before = printed.split("--- kernels-gemm: failed")[0]
-        self.assertIn("what is wrong with GemmTest.B", before)
-        self.assertNotIn("GemmTest.C", before)
-        self.assertIn("GemmTest.B under memcheck: exit 9", printed)
-        self.assertRegex(printed, r"Invalid __global__ write .*--gtest_filter=GemmTest\.B\n")
-        result = self.report("kernels-gemm.tests.json")
-        self.assertEqual(result["first"], "GemmTest.B")
-        self.assertEqual({test["test"]: test["outcome"] for test in result["tests"]},
-                         {"GemmTest.A": "passed", "GemmTest.B": "failed",
-                          "GemmTest.C": "failed", "GemmTest.D": "passed"})
-        self.assertIn("2 passed, 2 failed", printed)
-        self.assertIn("wrong with GemmTest.C", narrow.text_of(self.out / "kernels-gemm.tests.log"))
-        self.assertIn("kernels-gemm.tests.json", self.packed())
-
-    def test_a_crash_names_its_test_and_hides_no_other(self):
-        self.fake_tests(GemmTest={"A": "ok", "B": "crash", "C": "ok"})
-        printed = self.stage(self.STAGE)
-        self.assertIn("the program ended in GemmTest.B", printed)
-        self.assertEqual([test["outcome"] for test in self.report("kernels-gemm.tests.json")["tests"]],
-                         ["passed", "signal 11", "passed"])
-
-    def test_a_hang_costs_its_own_time_only(self):
-        self.fake_tests(GemmTest={"A": "hang", "B": "ok"})
-        begin = time.monotonic()
-        self.stage(self.STAGE)
-        self.assertLess(time.monotonic() - begin, 20)
-        self.assertEqual(self.statuses(), {"kernels-gemm": "timeout", "closer-kernels-gemm": "done"})
-        result = self.report("kernels-gemm.tests.json")
-        self.assertEqual((result["first"], [test["outcome"] for test in result["tests"]]),
-                         ("GemmTest.A", ["timeout", "passed"]))
-
-    def test_all_closer_looks_together_are_bounded_and_come_last(self):
-        self.fake("engine_bench", "#!/bin/sh\nexec sleep 60\n")
-        self.fake_tests(GemmTest=dict.fromkeys("ABCDEF", "hang"))
-        self.session = run.Run(self.bin, self.out, sys.executable, 12, self.folder)  # 3 s of them
-        begin = time.monotonic()
-        stages = [run.gtest(name, 1, "cuda_kernels_test", "Gemm*") for name in ("one", "two")]
-        printed = self.stage(*stages, run.Stage("engine-8b", 1, "engine_bench", [], "speed"))
-        self.assertLess(time.monotonic() - begin, 15)
-        self.assertIn("not run", printed)
-        self.assertEqual(list(self.statuses()),
-                         ["one", "two", "engine-8b", "closer-one", "closer-two", "closer-switches"])
-
-    def test_without_the_sanitizer_the_rest_is_done(self):
-        (self.path / "compute-sanitizer").unlink()
-        self.patch(narrow, sanitizer=lambda: None)
-        self.fake_tests(GemmTest={"A": "fail"})
-        self.assertIn("kernels-gemm: 1 failed", self.stage(self.STAGE))
-
-    def test_a_stage_that_passes_is_not_looked_into(self):
-        self.fake_tests(GemmTest={"A": "ok"})
-        self.assertNotIn("test by test", self.stage(self.STAGE))
-        self.assertTrue(self.session.good())
-
-    def test_a_filter_that_finds_no_test_is_a_failure(self):
-        self.fake_tests(OtherTest={"A": "ok"})
-        self.assertIn("nothing was tested", self.stage(self.STAGE))
-        self.assertFalse(self.session.good())
-
-    def test_names_of_parameters_and_types_are_read(self):
-        self.assertEqual(narrow.names_of("Running main() from gmock_main.cc\n"
-                                         "Sizes/SampleTest.\n  Matches/0  # GetParam() = 1.5\n"
-                                         "Typed/0.  # TypeParam = float\n  B\n"),
-                         ["Sizes/SampleTest.Matches/0", "Typed/0.B"])
-
-
-class SwitchesTest(FakePrograms):
-    ENGINE = run.Stage("engine-0.6b", 5, "engine_bench", ["--json=/dev/null", "--cuda_graphs=true"],
-                       "speed")
-    QUICK = run.Stage("switches", 60, "switches", [])
-
-    def test_the_same_tokens_with_all_combinations(self):
-        self.fake_engine()
-        printed = self.stage(self.QUICK)
-        self.assertIn("the same tokens with all that ran: yes", printed)
-        self.assertEqual(self.statuses(), {"switches": "passed"})
-        rows = self.report("switches.json")["rows"]
-        self.assertEqual(len({tuple(row["off"]) for row in rows}), 8)
-
-    def test_other_tokens_and_crashes_fail(self):
-        for graphs in ((0, "bb"), (1, "")):
-            self.fake_engine(graphs=graphs)
-            self.assertIn("all that ran: no", self.stage(self.QUICK))
-            self.assertEqual(self.statuses()["switches"], "failed")
-            outcomes = {tuple(row["off"]): (row["outcome"], row["token_digest"])
-                        for row in self.report("switches.json")["rows"]}
-            self.assertEqual(outcomes[("overlap",)], ("passed", "aa"))
-            self.assertEqual(outcomes[("graphs",)],
-                             ("passed", "bb") if graphs[0] == 0 else ("failed", None))
-
-    def test_an_engine_that_fails_is_tried_with_each_off_once(self):
-        self.fake_engine(on=(5, ""), graphs=(0, "cc"))
-        printed = self.stage(self.ENGINE, self.ENGINE)
-        self.assertEqual(printed.count("a small model,"), 1)
-        rows = {tuple(row["off"]): row["outcome"] for row in self.report("switches.json")["rows"]}
-        self.assertEqual(rows, {(): "exit 5", ("overlap",): "exit 5", ("graphs",): "passed",
-                                ("library",): "exit 5", ("overlap", "graphs", "library"): "passed"})
-
-    def test_a_model_that_does_not_fit_is_no_failure(self):
-        self.fake_engine(on=(77, ""))
-        self.assertNotIn("a small model,", self.stage(self.ENGINE))
-        self.assertEqual(self.statuses(), {"engine-0.6b": "skipped"})
-
-    def test_with_fewer_bits_each_kind_of_bits_is_judged_alone(self):
-        self.fake_engine(int8=(0, "bb"))
-        stage = run.Stage("switches-blocks", 60, "switches", ["--weights=int8",
-                                                              "--kv_cache_dtype=fp8"])
-        self.assertIn("the same tokens with all that ran: yes", self.stage(stage))
-        rows = self.report("switches-blocks.json")["rows"]
-        self.assertEqual([(row["flag"], row["token_digest"]) for row in rows],
-                         [("--weights=int8", "bb")] * 5 + [("--kv_cache_dtype=fp8", "aa")] * 5)
-
-    def test_only_what_ran_is_judged(self):
-        row = {"flag": "", "outcome": "passed", "token_digest": "aa"}
-        late = {"flag": "", "outcome": "not run", "token_digest": None}
-        hung = {"flag": "", "outcome": "timeout", "token_digest": None}
-        for rows, same, status in (([row, row, late], "yes", "passed"),
-                                   ([row, row, hung, late], "yes", "timeout"),
-                                   ([row, row | {"token_digest": "bb"}, late], "no", "failed"),
-                                   ([row, row, row | {"flag": "x", "token_digest": "bb"}], "yes",
-                                    "passed"),
-                                   ([row, row | {"outcome": "signal 11"}], "no", "failed"),
-                                   ([row, late | {"outcome": "cut"}], "unknown", "cut"),
-                                   ([late], "unknown", "cut")):
-            self.assertEqual(narrow.verdict(rows), {"same_tokens": same, "status": status})
-
-
 class WholeTest(FakePrograms):
     """By run.sh."""
 
@@ -430,7 +169,7 @@ class WholeTest(FakePrograms):
         self.assertEqual(done.returncode, 77)
 
     def test_quick_says_whether_it_runs(self):
-        quick = {stage.arguments[0].split("=", 1)[1] for stage in run.quick_stages(self.out)
+        quick = {stage.arguments[0].split("=", 1)[1] for stage in stages.quick(self.out)
                  if stage.is_gtest}
         names = [name.replace("*", "x") for filters in quick for name in filters.split(":")]
         for how, code in (("ok", 0), ("fail", 1)):
@@ -479,7 +218,7 @@ class WholeTest(FakePrograms):
     def test_the_commands_of_the_plan_name_stages_that_are_there(self):
         text = (HERE / "README.md").read_text(encoding="utf-8").replace("\\\n", "")
         out = pathlib.Path("out")
-        known = {name for stage in run.all_stages(out, out) for name in (stage.name, stage.kind)}
+        known = {name for stage in stages.everything(out, out) for name in (stage.name, stage.kind)}
         plans = re.findall(r"--seconds (\d+)\s+--only=(\S+) --out", text)
         self.assertEqual(len(plans), 3)
         for seconds, names in plans:
@@ -545,12 +284,12 @@ class ScriptTest(FakePrograms):
                   "GPU-01234567-89ab-cdef-0123-456789abcdef)'\n", self.path)
         for up, status in ((1, "passed"), (0, "failed")):
             self.fake("tlm-server", SERVER.replace("UP", str(up)))
-            printed = self.stage(run.Stage("server", 20, "python", [str(HERE / "server_check.py")]))
+            printed = self.stage(stages.Stage("server", 20, "python", [str(HERE / "server_check.py")]))
             self.assertEqual(self.statuses()["server"], status, printed)
             self.assertIn("by another UUID: as it should be", printed)
         self.assertIn("by its UUID: WRONG: tlm_gpu_up is 0.0", printed)
         (self.bin / "tlm-server").unlink()  # as in a build without gRPC
-        self.stage(run.Stage("server", 20, "python", [str(HERE / "server_check.py")]))
+        self.stage(stages.Stage("server", 20, "python", [str(HERE / "server_check.py")]))
         self.assertEqual(self.statuses()["server"], "skipped")
 
     def test_what_a_served_models_users_see_is_written(self):
@@ -562,7 +301,7 @@ latency = {{"p50": 0.01, "p99": 0.03 if flags["requests"] == "256" else 0.02}}
 json.dump({{"points": [{{"per_second": {{"output_tokens": 9000}}, "latency_s": {{
     "ttft": latency, "inter_token": latency}}}}]}}, open(flags["json"], "w"))
 """)
-        printed = self.stage(run.Stage("serve-8b", 20, "python", [
+        printed = self.stage(stages.Stage("serve-8b", 20, "python", [
             str(HERE / "serve_load.py"), f"--json={self.out}/serve-8b.json"], "speed"))
         self.assertIn("tlm_gpu_sm_clock_hertz 1.9e+09", printed)
         report = self.report("serve-8b.json")
@@ -577,7 +316,7 @@ bits = {on_cuda} if flags["backend"] == "cuda" else 1.0
 json.dump({{{{"rows": [{{{{"weights": "int8", "kv": "BF16", "bits_per_byte": bits}}}}]}}}},
           open(flags["json"], "w"))
 """)
-            printed = self.stage(run.Stage("losses", 20, "python", [str(HERE / "losses.py")]))
+            printed = self.stage(stages.Stage("losses", 20, "python", [str(HERE / "losses.py")]))
             self.assertEqual(self.statuses()["losses"], status, printed)
 
     def test_archives_of_several_runs_are_one_summary(self):
@@ -620,7 +359,7 @@ class TableTest(unittest.TestCase):
         names = [f"{suite}.{name}" for suite, name in
                  re.findall(r"^TEST(?:_[FP])?\((\w+), (\w+)\)", sources, re.MULTILINE)]
         out = pathlib.Path("out")
-        for stage in run.quick_stages(out) + run.all_stages(out, out):
+        for stage in stages.quick(out) + stages.everything(out, out):
             if not stage.is_gtest or stage.name == "determinism" or stage.name.startswith("ops-"):
                 continue
             for pattern in stage.arguments[0].split("=", 1)[1].split(":"):
@@ -633,7 +372,7 @@ class TableTest(unittest.TestCase):
         if not folder.exists():
             self.skipTest("a bundle has no sources")
         out = pathlib.Path("out")
-        patterns = [pattern for stage in run.all_stages(out, out)
+        patterns = [pattern for stage in stages.everything(out, out)
                     if stage.program == "cuda_kernels_test"
                     for pattern in stage.arguments[0].split("=", 1)[1].split(":")]
         suites = 0
@@ -646,9 +385,9 @@ class TableTest(unittest.TestCase):
         self.assertGreater(suites, 10)
 
     def test_quick_is_quick(self):
-        stages = run.quick_stages(pathlib.Path("out"))
-        self.assertLessEqual(sum(stage.seconds for stage in stages), 2 * 90)
-        self.assertEqual(len({stage.name for stage in stages}), len(stages))
+        quick = stages.quick(pathlib.Path("out"))
+        self.assertLessEqual(sum(stage.seconds for stage in quick), 2 * 90)
+        self.assertEqual(len({stage.name for stage in quick}), len(quick))
 
     def test_canon_is_read_part_by_part(self):
         mma = {"passed": False, "mma": [{"differences": 0}],

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "model/ops/cuda/cuda_device.h"
+#include "model/ops/cuda/device/cuda_device.h"
 #include "model/tensor/dtype.h"
 
 namespace tlm {

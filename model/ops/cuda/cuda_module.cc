@@ -9,8 +9,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "model/ops/cuda/cublaslt_library.h"
 #include "model/ops/cuda/cuda_ops.h"
+#include "model/ops/cuda/gemm/cublaslt_library.h"
 
 namespace tlm {
 namespace {

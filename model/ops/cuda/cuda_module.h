@@ -7,7 +7,7 @@
 
 #include <cstddef>
 
-#include "model/ops/cuda/cuda_options.h"
+#include "model/ops/cuda/device/cuda_options.h"
 #include "model/ops/ops.h"
 
 namespace tlm {

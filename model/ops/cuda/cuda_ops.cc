@@ -5,15 +5,15 @@
 #include <vector>
 
 #include "model/base/errors.h"
-#include "model/ops/cuda/cuda_matrix.h"
+#include "model/ops/cuda/device/nvtx.h"
 #include "model/ops/cuda/kernels/add_norm.h"
-#include "model/ops/cuda/kernels/attention.h"
-#include "model/ops/cuda/kernels/dequantise.h"
+#include "model/ops/cuda/kernels/attention/attention.h"
+#include "model/ops/cuda/kernels/attention/prepare_attention.h"
 #include "model/ops/cuda/kernels/embed.h"
-#include "model/ops/cuda/kernels/prepare_attention.h"
-#include "model/ops/cuda/kernels/sample.h"
-#include "model/ops/cuda/matrix_layout.h"
-#include "model/ops/cuda/nvtx.h"
+#include "model/ops/cuda/kernels/gemm/dequantise.h"
+#include "model/ops/cuda/kernels/sampling/sample.h"
+#include "model/ops/cuda/weights/cuda_matrix.h"
+#include "model/ops/cuda/weights/matrix_layout.h"
 #include "model/tensor/blocks.h"
 
 namespace tlm {

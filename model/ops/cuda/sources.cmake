@@ -2,45 +2,48 @@
 #
 # Plain C++ that knows no CUDA: planners, tables, arithmetic.
 set(TLM_CUDA_PLAN_SOURCES
-  attention_plan.cc
-  batch_ring_layout.cc
-  batch_shape.cc
-  block_layout.cc
-  sampling_table.cc
-  gemm_candidates.cc
-  gemm_plan.cc
-  matrix_layout.cc
-  weight_rows.cc)
+  batch/attention_plan.cc
+  batch/batch_ring_layout.cc
+  batch/batch_shape.cc
+  batch/sampling_table.cc
+  gemm/gemm_candidates.cc
+  gemm/gemm_plan.cc
+  weights/block_layout.cc
+  weights/matrix_layout.cc
+  weights/weight_rows.cc)
 # C++ that calls the CUDA runtime API (cuda_runtime.h and nothing more of the toolkit).
 set(TLM_CUDA_HOST_SOURCES
+  arithmetic_attention.cc
   arithmetic_check.cc
-  batch_pipeline.cc
-  batch_ring.cc
-  cuda_device.cc
+  arithmetic_products.cc
   cuda_ops.cc
-  cuda_status.cc
-  gemm.cc
+  batch/batch_pipeline.cc
+  batch/batch_ring.cc
+  device/cuda_device.cc
+  device/cuda_status.cc
+  device/upload_pipeline.cc
+  gemm/gemm.cc
+  gemm/gemm_reserve.cc
   kernels/launch.cc
-  upload_pipeline.cc
-  weight_upload.cc)
+  weights/weight_upload.cc)
 # Kernels and the functions that start them.
 set(TLM_CUDA_KERNEL_SOURCES
   kernels/add_norm.cu
-  kernels/attention_mma.cu
-  kernels/attention_simt.cu
-  kernels/dequantise.cu
   kernels/embed.cu
-  kernels/gemm_blocks.cu
-  kernels/gemm_epilogue.cu
-  kernels/gemm_mma.cu
-  kernels/gemm_probe.cu
-  kernels/gemm_simt.cu
-  kernels/prepare_attention.cu
-  kernels/sample_finish.cu
-  kernels/sample_noise.cu
-  kernels/sample_scan.cu)
+  kernels/attention/attention_mma.cu
+  kernels/attention/attention_simt.cu
+  kernels/attention/prepare_attention.cu
+  kernels/gemm/dequantise.cu
+  kernels/gemm/gemm_blocks.cu
+  kernels/gemm/gemm_epilogue.cu
+  kernels/gemm/gemm_mma.cu
+  kernels/gemm/gemm_probe.cu
+  kernels/gemm/gemm_simt.cu
+  kernels/sampling/sample_finish.cu
+  kernels/sampling/sample_noise.cu
+  kernels/sampling/sample_scan.cu)
 # cuBLASLt, found at run time; the emulator goes without. The first needs the library's headers.
 set(TLM_CUDA_LIBRARY_SOURCES
-  cublaslt_abi.cc
-  cublaslt_api.cc
-  cublaslt_library.cc)
+  gemm/cublaslt_abi.cc
+  gemm/cublaslt_api.cc
+  gemm/cublaslt_library.cc)

@@ -10,7 +10,7 @@
 
 #include "model/base/float16.h"
 #include "model/ops/cuda/cuda_ops.h"
-#include "model/ops/cuda/gemm.h"
+#include "model/ops/cuda/gemm/gemm.h"
 #include "tests/gpu/canon/block_check.h"
 #include "tests/gpu/canon/mma_check.h"
 #include "tests/gpu/canon/product_check.h"

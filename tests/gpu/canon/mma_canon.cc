@@ -24,9 +24,9 @@
 #include <vector>
 
 #include "model/base/errors.h"
-#include "model/ops/cuda/cublaslt_library.h"
-#include "model/ops/cuda/cuda_device.h"
 #include "model/ops/cuda/cuda_ops.h"
+#include "model/ops/cuda/device/cuda_device.h"
+#include "model/ops/cuda/gemm/cublaslt_library.h"
 #include "nlohmann/json.hpp"
 #include "tests/gpu/canon/block_check.h"
 #include "tests/gpu/canon/mma_check.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "model/ops/cuda/cuda_device.h"
+#include "model/ops/cuda/device/cuda_device.h"
 #include "model/tensor/dtype.h"
 #include "tests/support/simt/mma_model.h"
 

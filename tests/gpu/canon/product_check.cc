@@ -11,8 +11,8 @@
 
 #include "model/base/errors.h"
 #include "model/base/float16.h"
-#include "model/ops/cuda/gemm.h"
-#include "model/ops/cuda/kernels/gemm_probe.h"
+#include "model/ops/cuda/gemm/gemm.h"
+#include "model/ops/cuda/kernels/gemm/gemm_probe.h"
 #include "tests/support/simt/mma_model.h"
 
 namespace tlm {

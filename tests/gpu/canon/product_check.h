@@ -8,8 +8,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "model/ops/cuda/cuda_device.h"
-#include "model/ops/cuda/gemm_library.h"
+#include "model/ops/cuda/device/cuda_device.h"
+#include "model/ops/cuda/gemm/gemm_library.h"
 #include "model/tensor/dtype.h"
 
 namespace tlm {

@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "model/base/errors.h"
-#include "model/ops/cuda/cublaslt_library.h"
+#include "model/ops/cuda/gemm/cublaslt_library.h"
 #include "tests/support/simt/emulator.h"
 
 namespace tlm {

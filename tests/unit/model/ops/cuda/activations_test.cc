@@ -1,4 +1,4 @@
-#include "model/ops/cuda/kernels/activations.h"
+#include "model/ops/cuda/kernels/gemm/activations.h"
 
 #include <gtest/gtest.h>
 

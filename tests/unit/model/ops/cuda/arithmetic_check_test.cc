@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "model/ops/cuda/cuda_ops.h"
-#include "model/ops/cuda/kernels/attention.h"
-#include "model/ops/cuda/kernels/gemm_tiles.h"
+#include "model/ops/cuda/kernels/attention/attention.h"
+#include "model/ops/cuda/kernels/gemm/gemm_tiles.h"
 #include "tests/support/simt/device_under_test.h"
 #include "tests/support/status_matchers.h"
 

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "model/base/float16.h"
-#include "model/ops/cuda/kernels/attention.h"
-#include "model/ops/cuda/kernels/attention_work.h"
+#include "model/ops/cuda/kernels/attention/attention.h"
+#include "model/ops/cuda/kernels/attention/attention_work.h"
 #include "tests/support/simt/device_under_test.h"
 #include "tests/unit/model/ops/cuda/attention_world.h"
 

@@ -8,8 +8,8 @@
 #include <limits>
 #include <vector>
 
+#include "model/ops/cuda/kernels/attention/prepare_attention.h"
 #include "model/ops/cuda/kernels/embed.h"
-#include "model/ops/cuda/kernels/prepare_attention.h"
 #include "tests/support/simt/device_under_test.h"
 #include "tests/unit/model/ops/cuda/attention_world.h"
 

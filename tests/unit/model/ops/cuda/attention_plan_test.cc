@@ -1,6 +1,6 @@
 // The work lists of attention as properties: what is covered, in which order it is folded, how even
 // the blocks' loads are, and that no list outgrows its bounds.
-#include "model/ops/cuda/attention_plan.h"
+#include "model/ops/cuda/batch/attention_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

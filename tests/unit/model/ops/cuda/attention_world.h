@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "model/base/float16.h"
-#include "model/ops/cuda/attention_plan.h"
-#include "model/ops/cuda/kernels/attention.h"
+#include "model/ops/cuda/batch/attention_plan.h"
+#include "model/ops/cuda/kernels/attention/attention.h"
 #include "model/ops/cuda/kernels/launch.h"
 #include "model/tensor/fp8.h"
 #include "tests/support/simt/device_under_test.h"

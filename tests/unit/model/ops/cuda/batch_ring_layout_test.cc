@@ -1,4 +1,4 @@
-#include "model/ops/cuda/batch_ring_layout.h"
+#include "model/ops/cuda/batch/batch_ring_layout.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

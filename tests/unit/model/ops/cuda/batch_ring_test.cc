@@ -1,4 +1,4 @@
-#include "model/ops/cuda/batch_ring.h"
+#include "model/ops/cuda/batch/batch_ring.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

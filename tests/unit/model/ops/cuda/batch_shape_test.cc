@@ -1,4 +1,4 @@
-#include "model/ops/cuda/batch_shape.h"
+#include "model/ops/cuda/batch/batch_shape.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "model/ops/cuda/block_layout.h"
+#include "model/ops/cuda/weights/block_layout.h"
 
 #include <gtest/gtest.h>
 

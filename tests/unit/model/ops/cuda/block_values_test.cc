@@ -1,5 +1,5 @@
 // Conversions of integers in blocks to bfloat16 against what model/tensor/blocks.h defines.
-#include "model/ops/cuda/kernels/block_values.h"
+#include "model/ops/cuda/kernels/gemm/block_values.h"
 
 #include <gtest/gtest.h>
 

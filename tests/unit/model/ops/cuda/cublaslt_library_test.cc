@@ -1,6 +1,6 @@
 // cuBLASLt as it is found at run time, and what is made of its algorithms: with a library of the
 // test's own in its place.
-#include "model/ops/cuda/cublaslt_library.h"
+#include "model/ops/cuda/gemm/cublaslt_library.h"
 
 #include <dlfcn.h>
 #include <gmock/gmock.h>
@@ -10,13 +10,14 @@
 #include <string>
 #include <vector>
 
-#include "model/ops/cuda/cublaslt_api.h"
-#include "model/ops/cuda/cuda_matrix.h"
 #include "model/ops/cuda/cuda_ops.h"
-#include "model/ops/cuda/gemm.h"
-#include "model/ops/cuda/kernels/gemm_kernels.h"
-#include "model/ops/cuda/kernels/gemm_probe.h"
-#include "model/ops/cuda/kernels/gemm_tiles.h"
+#include "model/ops/cuda/gemm/cublaslt_api.h"
+#include "model/ops/cuda/gemm/gemm.h"
+#include "model/ops/cuda/kernels/ceil_div.h"
+#include "model/ops/cuda/kernels/gemm/gemm_kernels.h"
+#include "model/ops/cuda/kernels/gemm/gemm_probe.h"
+#include "model/ops/cuda/kernels/gemm/gemm_tiles.h"
+#include "model/ops/cuda/weights/cuda_matrix.h"
 #include "tests/support/simt/device_under_test.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/model/ops/cuda/fake_cublaslt.h"

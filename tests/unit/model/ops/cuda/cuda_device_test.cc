@@ -1,4 +1,4 @@
-#include "model/ops/cuda/cuda_device.h"
+#include "model/ops/cuda/device/cuda_device.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

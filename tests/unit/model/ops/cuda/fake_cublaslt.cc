@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "model/ops/cuda/cublaslt_api.h"
+#include "model/ops/cuda/gemm/cublaslt_api.h"
 
 namespace tlm {
 namespace {

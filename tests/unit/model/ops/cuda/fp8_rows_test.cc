@@ -1,5 +1,5 @@
 // Rows of a cache in 8 bits as the kernels read them: against the format's plain functions.
-#include "model/ops/cuda/kernels/fp8_rows.h"
+#include "model/ops/cuda/kernels/attention/fp8_rows.h"
 
 #include <gtest/gtest.h>
 

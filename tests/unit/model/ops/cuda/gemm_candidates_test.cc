@@ -1,4 +1,4 @@
-#include "model/ops/cuda/gemm_candidates.h"
+#include "model/ops/cuda/gemm/gemm_candidates.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

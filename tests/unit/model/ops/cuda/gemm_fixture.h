@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "model/base/float16.h"
-#include "model/ops/cuda/cuda_device.h"
-#include "model/ops/cuda/cuda_matrix.h"
-#include "model/ops/cuda/gemm.h"
+#include "model/ops/cuda/device/cuda_device.h"
+#include "model/ops/cuda/gemm/gemm.h"
+#include "model/ops/cuda/weights/cuda_matrix.h"
 #include "tests/support/simt/device_under_test.h"
 #include "tests/support/simt/mma_model.h"
 #include "tests/support/status_matchers.h"

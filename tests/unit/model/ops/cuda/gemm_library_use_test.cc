@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <functional>
 
-#include "model/ops/cuda/cuda_status.h"
-#include "model/ops/cuda/kernels/gemm_kernels.h"
-#include "model/ops/cuda/kernels/gemm_tiles.h"
-#include "model/ops/cuda/weight_upload.h"
+#include "model/ops/cuda/device/cuda_status.h"
+#include "model/ops/cuda/kernels/gemm/gemm_kernels.h"
+#include "model/ops/cuda/kernels/gemm/gemm_tiles.h"
+#include "model/ops/cuda/weights/weight_upload.h"
 #include "tests/unit/model/ops/cuda/gemm_fixture.h"
 
 namespace tlm {

@@ -1,11 +1,12 @@
-#include "model/ops/cuda/gemm_plan.h"
+#include "model/ops/cuda/gemm/gemm_plan.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <vector>
 
-#include "model/ops/cuda/kernels/gemm_tiles.h"
+#include "model/ops/cuda/kernels/ceil_div.h"
+#include "model/ops/cuda/kernels/gemm/gemm_tiles.h"
 
 namespace tlm {
 namespace {

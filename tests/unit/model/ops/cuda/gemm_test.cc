@@ -1,9 +1,9 @@
-#include "model/ops/cuda/gemm.h"
+#include "model/ops/cuda/gemm/gemm.h"
 
 #include <gtest/gtest.h>
 
-#include "model/ops/cuda/kernels/gemm_kernels.h"
-#include "model/ops/cuda/kernels/gemm_tiles.h"
+#include "model/ops/cuda/kernels/gemm/gemm_kernels.h"
+#include "model/ops/cuda/kernels/gemm/gemm_tiles.h"
 #include "tests/unit/model/ops/cuda/gemm_fixture.h"
 
 namespace tlm {

@@ -1,6 +1,6 @@
 #include "tests/unit/model/ops/cuda/host_activations.h"
 
-#include "model/ops/cuda/kernels/activations.h"
+#include "model/ops/cuda/kernels/gemm/activations.h"
 
 namespace tlm {
 

@@ -1,4 +1,4 @@
-#include "model/ops/cuda/matrix_layout.h"
+#include "model/ops/cuda/weights/matrix_layout.h"
 
 #include <gtest/gtest.h>
 

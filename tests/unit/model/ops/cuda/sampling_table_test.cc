@@ -1,4 +1,4 @@
-#include "model/ops/cuda/sampling_table.h"
+#include "model/ops/cuda/batch/sampling_table.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-#include "model/ops/cuda/kernels/sampling_record.h"
+#include "model/ops/cuda/kernels/sampling/sampling_record.h"
 #include "tests/support/status_matchers.h"
 
 namespace tlm {

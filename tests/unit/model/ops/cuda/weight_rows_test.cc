@@ -1,4 +1,4 @@
-#include "model/ops/cuda/weight_rows.h"
+#include "model/ops/cuda/weights/weight_rows.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

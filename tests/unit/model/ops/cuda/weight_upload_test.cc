@@ -1,4 +1,4 @@
-#include "model/ops/cuda/weight_upload.h"
+#include "model/ops/cuda/weights/weight_upload.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "model/base/errors.h"
-#include "model/ops/cuda/upload_pipeline.h"
+#include "model/ops/cuda/device/upload_pipeline.h"
 #include "tests/support/simt/device_under_test.h"
 #include "tests/support/status_matchers.h"
 
