@@ -7,59 +7,31 @@
 #include <cstdint>
 #include <memory>
 #include <random>
-#include <span>
 #include <utility>
 #include <vector>
 
 #include "model/base/clock.h"
 #include "model/base/errors.h"
-#include "model/ops/ops.h"
-#include "model/transformer_lm/language_model.h"
 #include "server/batching/engine_loop.h"
 #include "server/batching/request_queue.h"
-#include "tests/support/host_sampling.h"
+#include "tests/benchmarks/noop_model.h"
 
 namespace tlm {
 namespace {
 
-constexpr int64_t kVocabSize = 64;
 constexpr int64_t kPromptTokens = 64;
 constexpr int64_t kSteps = 512;
 constexpr int64_t kBlocksPerSequence = 64;  // more than any fills
-
-// All logits are equal.
-class ConstantModel : public LanguageModel {
- public:
-  ConstantModel(int64_t sequences, int64_t max_tokens, int64_t blocks)
-      : limits_{.max_tokens = max_tokens,
-                .max_sequences = sequences,
-                .max_logits_rows = sequences,
-                .max_context = 1 << 20},
-        blocks_(blocks),
-        logits_(static_cast<size_t>(sequences * kVocabSize)) {}
-
-  int64_t vocab_size() const override { return kVocabSize; }
-  const BatchLimits& limits() const override { return limits_; }
-  int64_t num_kv_blocks() const override { return blocks_; }
-  void Launch(const Batch& batch) override { launched_ = &batch; }
-  absl::StatusOr<BatchResult> Wait() override {
-    return BatchResult{.logits = std::span(logits_).first(launched_->host_rows.size() * kVocabSize),
-                       .tokens = SampleAll(launched_->jobs, logits_, kVocabSize)};
-  }
-  absl::Status CopyKvBlock(int32_t from, int32_t to) override { return absl::OkStatus(); }
-
- private:
-  const BatchLimits limits_;
-  const int64_t blocks_;
-  const std::vector<float> logits_;
-  const Batch* launched_ = nullptr;
-};
 
 // An engine without threads, and readers that take everything between two steps.
 class Bench {
  public:
   Bench(int64_t sequences, int64_t max_tokens, bool prefix_cache)
-      : model_(sequences, max_tokens, sequences * kBlocksPerSequence),
+      : model_({.max_tokens = max_tokens,
+                .max_sequences = sequences,
+                .max_logits_rows = sequences,
+                .max_context = 1 << 20},
+               sequences * kBlocksPerSequence, /*rows_per_second=*/0),
         queue_(std::make_shared<RequestQueue>(QueueLoad{1 << 20, int64_t{1} << 40})),
         loop_(model_, Options(sequences, max_tokens, prefix_cache), *Clock::Monotonic(), queue_) {}
   ~Bench() { loop_.EndAll(absl::CancelledError()); }
@@ -67,7 +39,7 @@ class Bench {
   void Submit(int64_t prompt_tokens, int64_t new_tokens) {
     Request request;
     for (int64_t i = 0; i < prompt_tokens; ++i) {
-      request.prompt.push_back(static_cast<int32_t>(random_() % kVocabSize));
+      request.prompt.push_back(static_cast<int32_t>(random_() % bench::NoopModel::kVocabSize));
     }
     request.work.emplace<GenerateWork>();
     request.generate()->sampling.temperature = 0;
@@ -107,7 +79,7 @@ class Bench {
     return options;
   }
 
-  ConstantModel model_;
+  bench::NoopModel model_;
   const std::shared_ptr<RequestQueue> queue_;
   EngineLoop loop_;
   std::vector<std::shared_ptr<TokenStream>> streams_;
