@@ -97,8 +97,8 @@ Bits AttentionInputs(DType dtype, int64_t head_dim, bool peaked) {
 
 class AttentionChecker {
  public:
-  AttentionChecker(CudaDevice& device, const ArithmeticQuestion& question)
-      : device_(device), question_(question) {}
+  AttentionChecker(CudaDevice& device, DType activations, int64_t head_dim, bool fp8_cache)
+      : device_(device), activations_(activations), head_dim_(head_dim), fp8_cache_(fp8_cache) {}
 
   // Allocates memory and writes everything but keys, values and queries to it.
   absl::Status Prepare();
@@ -114,11 +114,13 @@ class AttentionChecker {
     return device_.CopyToDevice(to, values.data(), values.size() * sizeof(T));
   }
 
-  int64_t columns() const { return (kQueryHeads + 2) * question_.head_dim; }
-  int64_t out_elements() const { return kQueries * kQueryHeads * question_.head_dim; }
+  int64_t columns() const { return (kQueryHeads + 2) * head_dim_; }
+  int64_t out_elements() const { return kQueries * kQueryHeads * head_dim_; }
 
   CudaDevice& device_;
-  const ArithmeticQuestion question_;
+  const DType activations_;
+  const int64_t head_dim_;
+  const bool fp8_cache_;
   size_t work_bytes_ = 0;  // per division
   Buffer qkv_;             // [kKeys, columns()]
   Buffer cache_;           // kTiles KV blocks
@@ -130,16 +132,14 @@ class AttentionChecker {
 };
 
 AttentionPlanner AttentionChecker::PlannerOf(const Division& division) const {
-  const AttentionGrid grid{
-      .mma = true, .blocks = kBlocks, .max_rows = MmaAttentionRows(question_.head_dim)};
-  return AttentionPlanner(
-      kAttentionLimits,
-      {.num_heads = kQueryHeads, .num_kv_heads = 1, .head_dim = question_.head_dim}, grid,
-      AttentionPlanner::Options{.unit_tiles = division.unit_tiles});
+  const AttentionGrid grid{.mma = true, .blocks = kBlocks, .max_rows = MmaAttentionRows(head_dim_)};
+  return AttentionPlanner(kAttentionLimits,
+                          {.num_heads = kQueryHeads, .num_kv_heads = 1, .head_dim = head_dim_},
+                          grid, AttentionPlanner::Options{.unit_tiles = division.unit_tiles});
 }
 
 absl::Status AttentionChecker::Prepare() {
-  const int64_t dim = question_.head_dim;
+  const int64_t dim = head_dim_;
   size_t scratch_bytes = 0;
   size_t ticket_bytes = 0;
   for (const Division& division : kDivisions) {
@@ -156,7 +156,7 @@ absl::Status AttentionChecker::Prepare() {
   std::iota(positions.begin(), positions.begin() + kKeys, 0);
   TLM_RETURN_IF_ERROR(AllocateAll(
       device_, {{&qkv_, 2 * kKeys * columns()},
-                {&cache_, 2 * kTiles * kAttentionTile * (question_.fp8_cache ? dim + 1 : 2 * dim)},
+                {&cache_, 2 * kTiles * kAttentionTile * (fp8_cache_ ? dim + 1 : 2 * dim)},
                 {&tables_, std::ssize(tables) * 4},
                 {&positions_, std::ssize(positions) * 4},
                 {&work_, static_cast<int64_t>(kDivisionCount * work_bytes_)},
@@ -189,23 +189,22 @@ absl::Status AttentionChecker::WriteWork(size_t division, const std::vector<int3
 
 // Stores keys and values in the cache; the queries stay in qkv_.
 absl::Status AttentionChecker::StoreInputs(bool peaked) {
-  TLM_RETURN_IF_ERROR(
-      Write(qkv_.data(), AttentionInputs(question_.activations, question_.head_dim, peaked)));
+  TLM_RETURN_IF_ERROR(Write(qkv_.data(), AttentionInputs(activations_, head_dim_, peaked)));
   // Kernels read tables and work before earlier ones have ended.
   TLM_RETURN_IF_ERROR(device_.Synchronize());
   const PrepareAttentionArgs args{.qkv = qkv_.data(),
                                   .qkv_stride = columns(),
                                   .num_heads = kQueryHeads,
                                   .num_kv_heads = 1,
-                                  .head_dim = static_cast<int32_t>(question_.head_dim),
+                                  .head_dim = static_cast<int32_t>(head_dim_),
                                   .positions = positions_.as<int32_t>(),
                                   .table_of = positions_.as<int32_t>() + kKeys,
                                   .block_tables = tables_.as<int32_t>(),
                                   .cache = cache_.data(),
                                   .tokens = kKeys,
-                                  .fp8 = question_.fp8_cache};
+                                  .fp8 = fp8_cache_};
   TLM_RETURN_IF_ERROR(
-      device_.Check(LaunchPrepareAttention(args, question_.activations, device_.compute_stream()),
+      device_.Check(LaunchPrepareAttention(args, activations_, device_.compute_stream()),
                     "LaunchPrepareAttention"));
   // Attention likewise reads a cache from before the batch while earlier kernels run.
   return device_.Synchronize();
@@ -217,24 +216,24 @@ absl::StatusOr<Bits> AttentionChecker::Run(size_t division) {
   const AttentionArgs args{.q = qkv_.as<uint16_t>() + (kKeys - kQueries) * columns(),
                            .q_stride = columns(),
                            .out = out_.data(),
-                           .out_stride = kQueryHeads * question_.head_dim,
+                           .out_stride = kQueryHeads * head_dim_,
                            .cache = cache_.data(),
                            .block_tables = tables_.as<int32_t>(),
                            .num_kv_heads = 1,
                            .group = kQueryHeads,
-                           .head_dim = static_cast<int32_t>(question_.head_dim),
+                           .head_dim = static_cast<int32_t>(head_dim_),
                            .scale = kScale,
                            .blocks = kBlocks,
                            .work = work_.as<char>() + division * work_bytes_,
                            .tickets = scratch.tickets,
                            .partial_stats = scratch.partial_stats,
                            .partial_values = scratch.partial_values,
-                           .fp8 = question_.fp8_cache};
+                           .fp8 = fp8_cache_};
   Bits out(static_cast<size_t>(out_elements()));
   TLM_RETURN_IF_ERROR(
       device_.Check(cudaMemsetAsync(out_.data(), 0xff, 2 * out.size(), stream), "cudaMemsetAsync"));
-  TLM_RETURN_IF_ERROR(device_.Check(
-      LaunchAttention(args, question_.activations, /*mma=*/true, stream), "LaunchAttention"));
+  TLM_RETURN_IF_ERROR(
+      device_.Check(LaunchAttention(args, activations_, /*mma=*/true, stream), "LaunchAttention"));
   TLM_RETURN_IF_ERROR(device_.CopyToHost(out.data(), out_.data(), 2 * out.size()));
   return out;
 }
@@ -260,9 +259,9 @@ absl::Status AttentionChecker::Check(ArithmeticFindings* findings) {
 
 }  // namespace
 
-absl::Status CheckAttention(CudaDevice& device, const ArithmeticQuestion& question,
+absl::Status CheckAttention(CudaDevice& device, DType activations, int64_t head_dim, bool fp8_cache,
                             ArithmeticFindings* findings) {
-  AttentionChecker checker(device, question);
+  AttentionChecker checker(device, activations, head_dim, fp8_cache);
   TLM_RETURN_IF_ERROR(checker.Prepare());
   return checker.Check(findings);
 }

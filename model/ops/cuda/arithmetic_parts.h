@@ -1,4 +1,4 @@
-// The two parts of CheckArithmetic (arithmetic_check.h).
+// The two parts of CheckArithmetic (arithmetic_check.h): products, and attention.
 #ifndef TLM_MODEL_OPS_CUDA_ARITHMETIC_PARTS_H_
 #define TLM_MODEL_OPS_CUDA_ARITHMETIC_PARTS_H_
 
@@ -10,7 +10,6 @@
 #include "absl/status/status.h"
 #include "model/base/errors.h"
 #include "model/base/float16.h"
-#include "model/ops/cuda/arithmetic_check.h"
 #include "model/ops/cuda/device/cuda_device.h"
 #include "model/tensor/buffer.h"
 #include "model/tensor/dtype.h"
@@ -23,7 +22,8 @@ struct ArithmeticFindings {
   bool unknown = false;             // see ArithmeticCheck
 };
 absl::Status CheckProducts(CudaDevice& device, DType dtype, ArithmeticFindings* findings);
-absl::Status CheckAttention(CudaDevice& device, const ArithmeticQuestion& question,
+// `head_dim` is not 0.
+absl::Status CheckAttention(CudaDevice& device, DType activations, int64_t head_dim, bool fp8_cache,
                             ArithmeticFindings* findings);
 
 // The bits of an element of kBF16 or kF16.
