@@ -161,7 +161,7 @@ class JsonSchemaTest(ServerTest):
         self.assertEqual(tally.wrong, [])
         # Of items that are objects, and repeated names: json_shapes.h.
         self.assertLess(len(tally.dead_ends), sum(tally.reasons.values()) / 10, tally.dead_ends)
-        self.assertGreater(tally.valid, 2000)
+        self.assertGreater(tally.valid, sum(tally.reasons.values()) / 2)
 
     def test_documents_of_real_schemas(self):
         if not REAL_SCHEMAS.exists():
