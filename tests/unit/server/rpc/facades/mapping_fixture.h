@@ -29,7 +29,7 @@ using FieldTexts = std::map<std::string, std::string>;
 
 // Returns the paths in `text`, which spaces separate.
 inline std::set<std::string> Paths(std::string_view text) {
-  return absl::StrSplit(text, ' ', absl::SkipEmpty());
+  return absl::StrSplit(std::string(text), ' ', absl::SkipEmpty());
 }
 
 // 1, 0.5, true or "x".
