@@ -45,6 +45,7 @@ NOT_RUN = {
             "needs pydantic: tests/integration/python_client/test_readme.py has it from PyPI"},
     "deploy/README.md": {
         "docker build": IMAGE, "docker create": IMAGE, "kubectl create": CLUSTER,
+        "helm install": CLUSTER,
         "(printf '%s\\n' 'apiVersion": CLUSTER,
         "deploy/packages/build.sh": "needs root: tests/deploy/package_test.py does it in a system of its own",
         "cmake --install": "needs root and systemd: tests/deploy/systemd_test.py checks the unit"},
