@@ -54,6 +54,7 @@ NOT_RUN = {
             "needs SMG from PyPI: tests/integration/fleet/test_smg.py and quickstart.sh do it",
         "export DYN_": "needs Dynamo from PyPI: tests/integration/fleet/test_dynamo.py does it"},
     "deploy/grafana/README.md": {"deploy/grafana/render.py": "needs a Prometheus under load, and chromium"},
+    "deploy/grpc-web.md": {"import { createClient": "needs a browser: tests/deploy/envoy_test.py calls as one does"},
     "deploy/runbook.md": {
         "tlm-server --model=model/demo --otlp":
             "needs collectors: tests/integration/telemetry/test_traces.py has one",
