@@ -12,9 +12,10 @@ namespace tlm::cli {
 
 std::span<const Command> Commands() {
   static const Command kCommands[] = {
-      GenerateCommand(), ChatCommand(),     ScoreCommand(),      VerifyCommand(),  ForwardCommand(),
-      InfoCommand(),     TokenizeCommand(), DetokenizeCommand(), HealthCommand(),  AdminCommand(),
-      BenchCommand(),    TopCommand(),      CompletionCommand(), VersionCommand(), HelpCommand()};
+      GenerateCommand(), ChatCommand(),       ScoreCommand(),    VerifyCommand(),
+      ForwardCommand(),  InfoCommand(),       TokenizeCommand(), DetokenizeCommand(),
+      HealthCommand(),   ServeCommand(),      AdminCommand(),    BenchCommand(),
+      TopCommand(),      CompletionCommand(), VersionCommand(),  HelpCommand()};
   return kCommands;
 }
 
@@ -46,7 +47,12 @@ int RunCommandLine(const std::vector<std::string>& args, Console* console) {
   if (command == nullptr) {
     return ReportUsage("", NoCommand(name), console);
   }
-  auto line = ParseCommandLine(*command, {args.begin() + 1, args.end()});
+  const Arguments rest(args.begin() + 1, args.end());
+  if (command->passes_on) {
+    const bool wants_help = rest == Arguments{"--help"} || rest == Arguments{"-h"};
+    return wants_help ? FindCommand("help")->run({name}, console) : command->run(rest, console);
+  }
+  auto line = ParseCommandLine(*command, rest);
   if (!line.ok()) return ReportUsage(name, StatusMessage(line.status()), console);
   if (line->wants_help) return FindCommand("help")->run({name}, console);
   return command->run(line->arguments, console);

@@ -22,7 +22,8 @@ struct Command {
   std::string_view details = {};             // a paragraph for its own help; may be empty
   std::vector<std::string_view> flags = {};  // names of its flags, without connection flags
   bool connects = false;                     // takes the connection flags
-  int (*run)(const Arguments&, Console*);    // returns the exit code
+  bool passes_on = false;  // `run` gets the whole line, flags included, except --help alone
+  int (*run)(const Arguments&, Console*);  // returns the exit code
   // This command's own help for flags that it shares with other commands.
   std::vector<std::pair<std::string_view, std::string_view>> flag_help = {};
 };
@@ -50,6 +51,7 @@ Command InfoCommand();
 Command TokenizeCommand();
 Command DetokenizeCommand();
 Command HealthCommand();
+Command ServeCommand();
 Command AdminCommand();
 Command BenchCommand();
 Command TopCommand();
