@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "client/cli/base/command.h"
 #include "client/cli/base/command_line.h"
@@ -12,9 +13,10 @@ namespace tlm::cli {
 
 std::span<const Command> Commands() {
   static const Command kCommands[] = {
-      GenerateCommand(), ChatCommand(),     ScoreCommand(),      VerifyCommand(),  ForwardCommand(),
-      InfoCommand(),     TokenizeCommand(), DetokenizeCommand(), HealthCommand(),  AdminCommand(),
-      BenchCommand(),    TopCommand(),      CompletionCommand(), VersionCommand(), HelpCommand()};
+      GenerateCommand(), ChatCommand(),       ScoreCommand(),    VerifyCommand(),
+      ForwardCommand(),  InfoCommand(),       TokenizeCommand(), DetokenizeCommand(),
+      HealthCommand(),   ServeCommand(),      AdminCommand(),    BenchCommand(),
+      TopCommand(),      CompletionCommand(), VersionCommand(),  HelpCommand()};
   return kCommands;
 }
 
@@ -46,13 +48,19 @@ int RunCommandLine(const std::vector<std::string>& args, Console* console) {
   if (command == nullptr) {
     return ReportUsage("", NoCommand(name), console);
   }
-  auto line = ParseCommandLine(*command, {args.begin() + 1, args.end()});
-  if (!line.ok()) return ReportUsage(name, StatusMessage(line.status()), console);
-  if (line->wants_help) return *FindCommand("help")->run({name}, console);
-  if (command->arguments.empty() && !line->arguments.empty()) {
+  Arguments arguments(args.begin() + 1, args.end());
+  bool wants_help = arguments == Arguments{"--help"} || arguments == Arguments{"-h"};
+  if (!command->passes_on) {
+    auto line = ParseCommandLine(*command, arguments);
+    if (!line.ok()) return ReportUsage(name, StatusMessage(line.status()), console);
+    wants_help = line->wants_help;
+    arguments = std::move(line->arguments);
+  }
+  if (wants_help) return *FindCommand("help")->run({name}, console);
+  if (command->arguments.empty() && !arguments.empty()) {
     return ReportUsage(name, "takes no arguments", console);
   }
-  const absl::StatusOr<int> code = command->run(line->arguments, console);
+  const absl::StatusOr<int> code = command->run(arguments, console);
   return code.ok() ? *code : ReportFailure(name, code.status(), console);
 }
 

@@ -141,7 +141,7 @@ Completion CompleteValue(std::string_view flag, const std::string& prefix,
 Completion CompleteFirstArgument(const Command& command, std::string_view beginning) {
   if (command.arguments == "[COMMAND]") return CompleteCommand(beginning);
   Completion completion;
-  completion.files = command.arguments == "[DIRECTORY]";
+  completion.files = command.arguments == "[DIRECTORY]" || command.arguments.starts_with("[MODEL]");
   // "load|abort [REQUEST_ID...]"
   const std::string choices(command.arguments.substr(0, command.arguments.find(' ')));
   if (choices.find('|') == std::string::npos) return completion;

@@ -11,8 +11,11 @@
 TLM_OPEN_STANDARD_DESCRIPTORS_FIRST;
 
 int main(int argc, char** argv) {
-  // gRPC's messages about failed connections are in the status of the call.
-  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
+  const tlm::cli::Command* const command = argc < 2 ? nullptr : tlm::cli::FindCommand(argv[1]);
+  if (command == nullptr || !command->passes_on) {  // a server keeps gRPC's messages
+    // gRPC's messages about failed connections are in the status of the call.
+    setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
+  }
   std::ios::sync_with_stdio(false);
   tlm::cli::Console console{std::cin,
                             std::cout,

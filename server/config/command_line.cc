@@ -33,12 +33,15 @@ namespace {
 constexpr char kProgram[] = "tlm-server";
 constexpr std::string_view kSummary = "serves a transformer language model over gRPC";
 constexpr std::string_view kUsage =
-    "  tlm-server --model=DIR [--port=50051] [--flagfile=FILE] ...\n"
-    "  tlm-server --preset=NAME --random_weights=SEED ...\n\n"
-    "FILE holds one flag a line. SIGTERM or SIGINT finishes what runs and ends the server with\n"
-    "status 0; a second one ends it at once. Other statuses: 1 the server could not start, 2 the\n"
-    "command line is wrong, 3 the engine did not stop when it was to end, 4 as 1 or 2, but the\n"
-    "line that says why is in the system's log, as standard error could not be written.";
+    "  tlm-server MODEL [--port=50051] [--flagfile=FILE] ...\n"
+    "  tlm-server --preset=NAME --random_weights=SEED ...\n"
+    "  tlm-server\n\n"
+    "MODEL is the value of --model, a directory or a GGUF file. Without any argument the server\n"
+    "takes the bundled model. FILE holds one flag a line. SIGTERM or SIGINT finishes what runs\n"
+    "and ends the server with status 0; a second one ends it at once. Other statuses: 1 the\n"
+    "server could not start, 2 the command line is wrong, 3 the engine did not stop when it was\n"
+    "to end, 4 as 1 or 2, but the line that says why is in the system's log, as standard error\n"
+    "could not be written.";
 
 // Returns the server's flags, by name; Abseil's own flags are left out.
 std::vector<const absl::CommandLineFlag*> OwnFlags() {
@@ -301,7 +304,7 @@ std::string ServerManPage() {
   page.Section("NAME");
   page.Text(fmt::format("{} - {}", kProgram, kSummary));
   page.Section("SYNOPSIS");
-  page.Synopsis(kProgram, "--model=DIR [FLAGS]");
+  page.Synopsis(kProgram, "[MODEL] [FLAGS]");
   page.Section("DESCRIPTION");
   page.Text(kUsage);
   page.Section("FLAGS");

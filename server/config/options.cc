@@ -4,8 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <span>
 #include <string_view>
+#include <system_error>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/numbers.h"
@@ -17,11 +19,12 @@
 #include "model/ops/cpu/kernels/isa.h"
 #include "model/weights/model_weights.h"
 #include "server/config/flag_types.h"
+#include "server/config/model_argument.h"
 
 ABSL_FLAG(std::string, model, "",
           "model directory: config.json, model.safetensors (or shards with their index), and "
-          "optionally tokenizer.json; or a GGUF file, the first of several. Set it to serve "
-          "trained weights; this or --preset is required");
+          "optionally tokenizer.json; or a GGUF file, the first of several. The argument MODEL is "
+          "the same. Set it to serve trained weights; this or --preset is required");
 ABSL_FLAG(std::string, preset, "",
           "a published configuration in place of a directory, with --random_weights: gpt2-xl, "
           "qwen3-8b, ...; an unknown name lists them. Set it to measure speed and memory of a "
@@ -203,12 +206,29 @@ absl::StatusOr<RandomInit> ParseRandomWeights(const std::string& text) {
   return weights;
 }
 
+// Without any argument the model is the bundled one. `name` is the program's, as it was called.
+void TakeBundledModel(std::string_view name, ServerOptions* options) {
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return;
+  const std::optional<std::string> model = FindBundledModel(program);
+  if (!model.has_value()) return;
+  absl::SetFlag(&FLAGS_model, *model);
+  const std::string_view folder = name.substr(0, name.rfind('/') + 1);
+  options->bundled_hint = fmt::format(
+      "no model was named: this is the bundled one, {}. Call it by `{}tlm generate 'In the "
+      "evening' --max_new_tokens=60`; `{} MODEL` serves another",
+      *model, folder, name);
+}
+
 // Reads the flags of the model and its weights.
 absl::Status ReadModelOptions(ServerOptions* options) {
   options->model_dir = absl::GetFlag(FLAGS_model);
   options->preset = absl::GetFlag(FLAGS_preset);
   if (options->model_dir.empty() && options->preset.empty()) {
-    return InvalidArgument("--model=DIR or --preset=NAME is required");
+    return InvalidArgument(
+        "--model=DIR or --preset=NAME is required; only without any argument does the server take "
+        "the bundled model");
   }
   if (!options->model_dir.empty() && !options->preset.empty()) {
     return InvalidArgument("--model and --preset exclude each other");
@@ -371,11 +391,10 @@ absl::Status CheckOptions(const ServerOptions& options) {
 
 absl::StatusOr<ServerOptions> ParseOptions(int argc, char** argv) {
   TLM_ASSIGN_OR_RETURN(const std::vector<std::string> positional, ParseFlags(argc, argv));
-  if (!positional.empty()) {
-    return InvalidArgument("unexpected argument {}: flags are written --name=value",
-                           Quoted(positional[0]));
-  }
+  TLM_ASSIGN_OR_RETURN(const std::string model, ModelOf(positional, absl::GetFlag(FLAGS_model)));
+  absl::SetFlag(&FLAGS_model, model);
   ServerOptions options;
+  if (argc == 1) TakeBundledModel(argv[0], &options);
   TLM_RETURN_IF_ERROR(ReadModelOptions(&options));
   TLM_ASSIGN_OR_RETURN(options.model_sampling_defaults,
                        SamplingDefaultsFromName(absl::GetFlag(FLAGS_sampling_defaults)));

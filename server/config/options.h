@@ -31,8 +31,9 @@ struct RandomInit {
 };
 
 struct ServerOptions {
-  std::string model_dir;                          // either this or preset is set
-  std::string preset;                             // in model/config/presets.h; with random weights
+  std::string model_dir;     // either this or preset is set
+  std::string bundled_hint;  // not empty: model_dir is the bundled model, and this says what next
+  std::string preset;        // in model/config/presets.h; with random weights
   std::optional<RandomInit> random_weights;       // nullopt: the weights are in files
   WeightFormat weights = WeightFormat::kAsGiven;  // how matrices are stored
   std::string calibration;                        // path of a text; empty: no calibration
@@ -57,8 +58,10 @@ struct ServerOptions {
   std::vector<ConfigOption> flags;  // every flag as set, secrets masked
 };
 
-// Reads and checks the command line. INVALID_ARGUMENT names the flag, its value and the range. Ends
-// the process when ParseFlags of server/config/command_line.h does.
+// Reads and checks the command line. An argument that is no flag names the model, as --model does;
+// without any argument the model is the bundled one, if FindBundledModel finds it beside the
+// program. INVALID_ARGUMENT names the flag, its value and the range. Ends the process when
+// ParseFlags of server/config/command_line.h does.
 absl::StatusOr<ServerOptions> ParseOptions(int argc, char** argv);
 
 // Fills in the sizes of steps that were not given: small ones when the device computes in the

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 
 #include "model/base/errors.h"
@@ -11,6 +12,7 @@
 #include "model/config/config_reader.h"
 #include "model/config/presets.h"
 #include "model/weights/name_map.h"
+#include "server/config/model_argument.h"
 
 namespace tlm {
 namespace {
@@ -21,12 +23,6 @@ std::string NameOf(const std::string& model_dir) {
   if (error) return model_dir;
   if (path.filename().empty()) path = path.parent_path();  // "DIR/"
   return (path.extension() == ".gguf" ? path.stem() : path.filename()).string();
-}
-
-// Returns whether the text looks like "Qwen/Qwen3-0.6B", unlike the usual paths of local folders.
-bool LooksLikeHubName(const std::string& text) {
-  return std::count(text.begin(), text.end(), '/') == 1 && text.find_first_of("./~") > 0 &&
-         text.back() != '/';
 }
 
 // `flag` names the path in messages.
@@ -43,12 +39,12 @@ absl::Status CheckDirectory(std::string_view flag, const std::string& path) {
   if (status.type() != std::filesystem::file_type::not_found) {
     return FailedPrecondition("--{}={}: {}", flag, path, error.message());
   }
-  const std::string hint =
-      LooksLikeHubName(path)
-          ? fmt::format("; `hf download {} --local-dir DIR` downloads it, then --{}=DIR", path,
-                        flag)
-          : "";
-  return NotFound("--{}={}: there is no such directory or file{}", flag, path, hint);
+  if (const std::optional<std::string> name = HubName(path)) {
+    return NotFound(
+        "--{}={}: there is no such directory or file, and the server downloads nothing: {}", flag,
+        path, HowToDownload(*name));
+  }
+  return NotFound("--{}={}: there is no such directory or file", flag, path);
 }
 
 }  // namespace

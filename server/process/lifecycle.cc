@@ -59,7 +59,8 @@ absl::Duration HealthInterval() {
 }
 
 // Logs that calls are answered from now on, and where; notifies the service manager.
-void Announce(App& app, const ServiceOptions& service) {
+void Announce(App& app, const ServerOptions& options) {
+  const ServiceOptions& service = options.service;
   if (service.admin_port.has_value()) {
     spdlog::info("admin on {}:{}", service.admin_host, app.admin_port());
   }
@@ -70,6 +71,7 @@ void Announce(App& app, const ServiceOptions& service) {
   spdlog::info("{} ({}, context {} tokens, {} KV blocks){}", serving, app.served().device_name,
                app.served().limits.max_context_tokens, app.served().memory.kv_blocks,
                hides_calls ? "; --log_calls logs each call" : "");
+  if (!options.bundled_hint.empty()) spdlog::info("{}", options.bundled_hint);
   NotifyReady(serving);
 }
 
@@ -129,7 +131,7 @@ absl::Status RunServer(const ServerOptions& options) {
   TLM_ASSIGN_OR_RETURN(const PortFile port_file,
                        PortFile::Create("port_file", service.port_file, app->data_port().port()));
   start_limits.reset();
-  Announce(*app, service);
+  Announce(*app, options);
   const ShutdownTerms terms = shutdown.Wait();
   signals.OnSecond([&] {
     shutdown.SkipDrain();

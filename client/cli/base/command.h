@@ -23,6 +23,7 @@ struct Command {
   std::string_view details = {};    // a paragraph for its own help; may be empty
   std::string flags = {};           // names, with spaces between them
   bool connects = false;            // takes the connection flags, too
+  bool passes_on = false;  // `run` gets the whole line, flags included, except --help alone
   // Returns the exit code, or the error to report; one of AsUsage gives exit code 2.
   absl::StatusOr<int> (*run)(const Arguments&, Console*);
   // This command's own help for flags that it shares with other commands.
@@ -52,6 +53,7 @@ Command InfoCommand();
 Command TokenizeCommand();
 Command DetokenizeCommand();
 Command HealthCommand();
+Command ServeCommand();
 Command AdminCommand();
 Command BenchCommand();
 Command TopCommand();

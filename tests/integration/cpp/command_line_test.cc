@@ -46,10 +46,11 @@ TEST_P(UsageErrorTest, IsOneLineAndStatusTwo) {
 INSTANTIATE_TEST_SUITE_P(
     CommandLine, UsageErrorTest,
     ::testing::Values(
-        UsageCase{"NoModel", {}, "--model=DIR or --preset=NAME is required"},
+        UsageCase{"NoModel", {"--port=0"}, "--model=DIR or --preset=NAME is required"},
         UsageCase{"FlagWithDashes", {"--max-context=1"}, "did you mean --max_context?"},
         UsageCase{"FlagWithoutValue", {"--model=x", "--port"}, "--port needs a value\n"},
-        UsageCase{"Positional", {"--model=x", "y"}, "unexpected argument 'y'"},
+        UsageCase{"TwoArguments", {"x", "y"}, "unexpected argument 'y'"},
+        UsageCase{"TwoModels", {"--model=x", "y"}, "MODEL is 'y' and --model is 'x'"},
         UsageCase{"PortNotANumber", {"--port=abc"}, "'abc', it must be a whole number"},
         UsageCase{"PortNotOf32Bits", {"--port=99999999999"}, "[-2147483648, 2147483647]"},
         UsageCase{"SwitchNeither", {"--prefix_cache=perhaps"}, "it must be true or false\n"},

@@ -1,12 +1,18 @@
 """The command line `tlm` against the real server."""
 
+import os
 import pathlib
+import shutil
 import subprocess
 import tempfile
 import unittest
 
+from server_process import STOP_SECONDS, ServerProcess
 from support import PROMPT, ServerTest, request
-from tlm_server import BIN_DIR, TlmServer
+from tlm_server import BIN_DIR, DEMO_MODEL, TlmServer
+
+# The default port is free in a network of its own, with a loopback device.
+ISOLATED = ["unshare", "--net", "--map-root-user", "sh", "-c", "ip link set lo up && exec \"$0\" \"$@\""]
 
 
 class CliTest(ServerTest):
@@ -68,6 +74,51 @@ class CliTest(ServerTest):
             rf"{other.target} runs another build, model or configuration and cannot continue the "
             r"stream byte for byte: .*this server's fingerprint is '[0-9a-f]{8}\.\.\.', .*; targets "
             r"that differ: 1, that cannot be reached: 1 \(STALE_FINGERPRINT\)\n$")
+
+
+class ServeTest(unittest.TestCase):
+    """`tlm serve`, and the server without flags."""
+
+    def test_tlm_serve_becomes_the_server(self):
+        with ServerProcess("serve", DEMO_MODEL, "--withdrawal_grace=0s",
+                           prefix=[BIN_DIR / "tlm"]) as server:
+            self.assertEqual(os.readlink(f"/proc/{server.pid}/exe"), str(BIN_DIR / "tlm-server"))
+            health = subprocess.run([BIN_DIR / "tlm", "health", f"--target={server.target}"],
+                                    capture_output=True, text=True, timeout=60, check=True)
+            self.assertEqual(health.stdout, "SERVING\n")
+            server.terminate()
+            self.assertEqual(server.wait(), 0)
+
+    def test_tlm_serve_passes_flags_on_and_finds_the_server_on_path(self):
+        with tempfile.TemporaryDirectory() as folder:
+            alone = shutil.copy(BIN_DIR / "tlm", folder)
+            for path, status, text in ((str(BIN_DIR), 0, "tlm-server "),
+                                       (folder, 1, "neither beside tlm nor on PATH")):
+                result = subprocess.run([alone, "serve", "--version"], capture_output=True, text=True,
+                                        timeout=60, check=False, env={"PATH": path})
+                self.assertEqual(result.returncode, status)
+                self.assertIn(text, result.stdout + result.stderr)
+        wrong = subprocess.run([BIN_DIR / "tlm", "serve", DEMO_MODEL, "--prot=1"],
+                               capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(wrong.returncode, 2)
+        self.assertIn("tlm-server: no flag '--prot': did you mean --port?", wrong.stderr)
+
+    @unittest.skipUnless(subprocess.run([*ISOLATED, "true"], capture_output=True,
+                                        check=False).returncode == 0, "no network of its own")
+    def test_without_arguments_the_bundled_model_is_served(self):
+        command = [*ISOLATED, str(BIN_DIR / "tlm-server")]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+            log = []
+            for line in server.stderr:
+                log.append(line)
+                if "no model was named" in line:
+                    break
+            server.terminate()
+            server.stderr.read()
+            self.assertEqual(server.wait(STOP_SECONDS), 0, log)
+        self.assertIn(" on 127.0.0.1:50051 ", log[-2])
+        self.assertIn(f"this is the bundled one, {DEMO_MODEL}. Call it by `{BIN_DIR / 'tlm'} generate ",
+                      log[-1])
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from tlm_server import BIN_DIR
 
 SHARE = BIN_DIR.parent / "share"
 COMMANDS = ["generate", "chat", "score", "verify", "forward", "info", "tokenize", "detokenize",
-            "health", "admin", "bench", "top", "completion", "version", "help"]
+            "health", "serve", "admin", "bench", "top", "completion", "version", "help"]
 
 
 def run(*command, text="", **options):

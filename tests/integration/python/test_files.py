@@ -104,7 +104,10 @@ class ModelFilesTest(FolderTest):
     def test_what_is_no_directory_is_told_apart(self):
         path = write_zeros(self.folder, SMALL)
         self.assert_refused("/nonexistent", "no such directory", model="/nonexistent")
-        self.assert_refused("Qwen/Qwen3-0.6B", "`hf download Qwen/Qwen3-0.6B ", model="Qwen/Qwen3-0.6B")
+        for name in ("Qwen/Qwen3-0.6B", "hf://Qwen/Qwen3-0.6B"):
+            self.assert_refused(
+                f"--model={name}: ", "hf/bin/pip install huggingface_hub`", "*.safetensors",
+                "`hf/bin/hf download Qwen/Qwen3-0.6B --local-dir Qwen3-0.6B`", model=name)
         self.assert_refused(path, "is a file", "directory", model=path)
 
     def test_a_busy_port_hides_no_other_fault(self):

@@ -46,6 +46,7 @@ NOT_RUN = {
             "needs pydantic: tests/integration/python_client/test_readme.py has it from PyPI")},
     "deploy/README.md": {
         "docker build": IMAGE, "docker create": IMAGE, "kubectl create": CLUSTER,
+        "helm install": CLUSTER,
         "(printf '%s\\n' 'apiVersion": CLUSTER,
         "deploy/packages/build.sh": "needs root: tests/deploy/package_test.py does it in a system of its own",
         "cmake --install": "needs root and systemd: tests/deploy/systemd_test.py checks the unit"},
@@ -54,6 +55,7 @@ NOT_RUN = {
             "needs SMG from PyPI: tests/integration/fleet/test_smg.py and quickstart.sh do it",
         "export DYN_": "needs Dynamo from PyPI: tests/integration/fleet/test_dynamo.py does it"},
     "deploy/grafana/README.md": {"deploy/grafana/render.py": "needs a Prometheus under load, and chromium"},
+    "deploy/grpc-web.md": {"import { createClient": "needs a browser: tests/deploy/envoy_test.py calls as one does"},
     "deploy/runbook.md": {
         "tlm-server --model=model/demo --otlp":
             "needs collectors: tests/integration/telemetry/test_traces.py has one",

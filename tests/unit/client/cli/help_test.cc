@@ -60,6 +60,7 @@ TEST(CompletionTest, CompletesCommandsAndTheirFirstArguments) {
   EXPECT_THAT(CandidatesOf({"generate", ""}), IsEmpty());
   EXPECT_THAT(CandidatesOf({"nonsense", ""}), IsEmpty());
   EXPECT_TRUE(Complete({"info", "mod"}).files);
+  EXPECT_TRUE(Complete({"serve", "mod"}).files);
 }
 
 TEST(CompletionTest, CompletesFlagsOfTheCommand) {
