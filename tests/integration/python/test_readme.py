@@ -42,7 +42,9 @@ NOT_RUN = {
                         FRAGMENT)},
     "client/python/README.md": {
         "from typing import Literal\n":
-            "needs pydantic: tests/integration/python_client/test_readme.py has it from PyPI"},
+            "needs pydantic: tests/integration/python_client/test_readme.py has it from PyPI",
+        "pip install './client/python[eval]'":
+            "needs lm-eval from PyPI, and tasks from a hub: tests/peers/evaluation has its own"},
     "deploy/README.md": {
         "docker build": IMAGE, "docker create": IMAGE, "kubectl create": CLUSTER,
         "(printf '%s\\n' 'apiVersion": CLUSTER,
