@@ -43,7 +43,9 @@ NOT_RUN = {
     "client/python/README.md": {
         **dict.fromkeys(
             ("from typing import Literal\nfrom tlm_client", "from typing import Literal\nfrom pydantic"),
-            "needs pydantic: tests/integration/python_client/test_readme.py has it from PyPI")},
+            "needs pydantic: tests/integration/python_client/test_readme.py has it from PyPI"),
+        "pip install './client/python[eval]'":
+            "needs lm-eval from PyPI, and tasks from a hub: tests/peers/evaluation has its own"},
     "deploy/README.md": {
         "docker build": IMAGE, "docker create": IMAGE, "kubectl create": CLUSTER,
         "helm install": CLUSTER,

@@ -3,6 +3,7 @@
 import dataclasses
 import enum
 import importlib.metadata
+import importlib.util
 import inspect
 import json
 import os
@@ -132,6 +133,11 @@ class PackageTest(unittest.TestCase):
     def test_all_that_is_exported_exists(self):
         for name in tlm_client.__all__:
             self.assertTrue(hasattr(tlm_client, name), name)
+
+    @unittest.skipIf(importlib.util.find_spec("lm_eval"), "lm-eval is installed")
+    def test_evaluations_name_their_extra(self):
+        with self.assertRaisesRegex(ImportError, "'lm_eval'.* the extra `eval` of tlm-client"):
+            importlib.import_module("tlm_client.lm_eval")
 
 
 @unittest.skipUnless(os.environ["TLM_CLIENT_BIN"], "mypy comes from PyPI")
