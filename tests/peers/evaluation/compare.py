@@ -243,7 +243,7 @@ def compare_cache(make, first, other, expected):
     whole = calls(10**6)
     calls(INTERRUPTED_AFTER, use_cache=cache)
     rest = calls(10**6, use_cache=cache)
-    # A call may have ended without its result in the cache.
+    # A continuation that fills the context takes two calls, of which the second failed.
     Failures.check(0 < rest <= whole - INTERRUPTED_AFTER + CACHED_CONCURRENCY,
                    f"{whole} calls of Score; interrupted after {INTERRUPTED_AFTER}, then {rest}")
     Failures.check(calls(10**6, use_cache=cache) == 0, "everything is in the cache")

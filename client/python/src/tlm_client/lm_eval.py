@@ -401,7 +401,8 @@ class TlmLM(TemplateLM):  # type: ignore[misc,unused-ignore]
              disable: bool, done: Callable[[int, _Result], None] = lambda index, result: None,
              sizes: Iterable[int] | None = None) -> list[_Result]:
         """Returns the function's results, with a progress bar. Calls it in `concurrency` threads,
-        and `done` in this one, in the order in which results come. Ends all calls if one fails."""
+        and `done` in this one, in the order in which results come. If a call fails, waits for those
+        that run and starts no more."""
         weights = [1] * len(items) if sizes is None else list(sizes)
         results: dict[int, _Result] = {}
         self._stop = threading.Event()
@@ -416,7 +417,11 @@ class TlmLM(TemplateLM):  # type: ignore[misc,unused-ignore]
                     bar.update(weights[index])
             except BaseException:
                 self._stop.set()
-                pool.shutdown(wait=False, cancel_futures=True)
+                pool.shutdown(cancel_futures=True)
+                for future, index in futures.items():  # their results are not lost
+                    if (index not in results and not future.cancelled()
+                            and future.exception() is None):
+                        done(index, future.result())
                 raise
         return [results[index] for index in range(len(items))]
 
