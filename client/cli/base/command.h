@@ -28,6 +28,8 @@ struct Command {
   absl::StatusOr<int> (*run)(const Arguments&, Console*);
   // This command's own help for flags that it shares with other commands.
   std::vector<std::pair<std::string_view, std::string_view>> flag_help = {};
+  // The command that prints its help, for messages; empty = "tlm help NAME".
+  std::string_view help_line = {};
 };
 
 // Returns every command in the order of the help text.

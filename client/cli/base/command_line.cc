@@ -34,7 +34,7 @@ std::string_view SeparatorOf(const absl::CommandLineFlag& flag) {
   if (flag.IsOfType<StringList>() || flag.IsOfType<IdList>() || flag.IsOfType<BiasList>()) {
     return ",";
   }
-  if (flag.IsOfType<IdLists>()) return ";";
+  if (flag.IsOfType<IdLists>() || flag.IsOfType<TextList>()) return ";";
   if (flag.IsOfType<TemplateArguments>()) return {&kRecordSeparator, 1};
   return "";
 }
@@ -94,9 +94,8 @@ class Parser {
     if (flag == nullptr) {
       std::string hint = has_dashes ? DidYouMean(name, FlagsOf(command_), "--") : "";
       if (hint.empty()) {
-        hint = fmt::format(
-            "; `tlm help {}` lists them (put -- before an argument that begins with a dash)",
-            command_.name);
+        hint = fmt::format("; `{}` lists them (put -- before an argument that begins with a dash)",
+                           HelpLine());
       }
       return InvalidArgument("no flag {}{}{}", has_dashes ? "--" : "", Printable(name), hint);
     }
@@ -108,6 +107,11 @@ class Parser {
     const bool seen_before = std::find(seen_.begin(), seen_.end(), flag) != seen_.end();
     seen_.push_back(flag);
     return SetFlag(flag, *std::move(value), seen_before);
+  }
+
+  std::string HelpLine() const {
+    return command_.help_line.empty() ? fmt::format("tlm help {}", command_.name)
+                                      : std::string(command_.help_line);
   }
 
   const Command& command_;

@@ -121,6 +121,21 @@ std::string AbslUnparseFlag(const StringList& list) {
   return absl::StrJoin(escaped, ",");
 }
 
+bool AbslParseFlag(absl::string_view text, TextList* list, std::string* error) {
+  list->values.clear();
+  if (text.empty()) return true;
+  for (const absl::string_view part : absl::StrSplit(text, ';')) {
+    if (part.empty()) {
+      *error = "a text is empty";
+      return false;
+    }
+    list->values.emplace_back(part);
+  }
+  return true;
+}
+
+std::string AbslUnparseFlag(const TextList& list) { return absl::StrJoin(list.values, ";"); }
+
 bool AbslParseFlag(absl::string_view text, IdList* list, std::string* error) {
   list->ids.clear();
   return text.empty() || ParseIds(text, &list->ids, error);

@@ -35,6 +35,13 @@ struct StringList {
 bool AbslParseFlag(absl::string_view text, StringList* list, std::string* error);
 std::string AbslUnparseFlag(const StringList& list);
 
+// Texts without semicolons, none empty: a=b,c;d=e.
+struct TextList {
+  std::vector<std::string> values;
+};
+bool AbslParseFlag(absl::string_view text, TextList* list, std::string* error);
+std::string AbslUnparseFlag(const TextList& list);
+
 // Token ids: 15496,11,995.
 struct IdList {
   std::vector<uint32_t> ids;
