@@ -2,7 +2,7 @@
 # Installs the distribution packages that tlm needs, if any is missing.
 #
 #   deploy/install_packages.sh build       to compile the server and the client
-#   deploy/install_packages.sh openai      build, and what installs and tries a gateway
+#   deploy/install_packages.sh openai      build, and what tries the OpenAI API
 #   deploy/install_packages.sh test        build, and the packages of the tests
 #   deploy/install_packages.sh packages    build, and what makes packages of it
 #   deploy/install_packages.sh languages   test, and the examples in Go, Java and JavaScript
@@ -26,6 +26,7 @@ build_packages=(
   libsystemd-dev                         # readiness and watchdog for the service manager
   libzip-dev                             # tokenizer files for gateways
   libzmq3-dev cppzmq-dev                 # KV events for routers
+  libmicrohttpd-dev                      # the HTTP of tlm-openai
 )
 package_packages=(
   dpkg-dev file                          # .deb files with their dependencies
@@ -71,7 +72,7 @@ if [ "$(uname -m)" = x86_64 ]; then test_packages+=(qemu-user g++-aarch64-linux-
 
 case "${1:-}" in
   build) packages=("${build_packages[@]}") ;;
-  openai) packages=("${build_packages[@]}" python3-venv curl) ;;
+  openai) packages=("${build_packages[@]}" curl) ;;
   packages) packages=("${build_packages[@]}" "${package_packages[@]}") ;;
   test) packages=("${build_packages[@]}" "${package_packages[@]}" "${test_packages[@]}") ;;
   languages)

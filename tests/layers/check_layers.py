@@ -6,7 +6,8 @@ usage: check_layers.py [ROOT] [--self-test]
 layers.txt beside this file says which layer a folder has. A file may include headers of its own
 folder and of folders of a lower layer. The client may include proto and itself, and its command
 line (client/cli) what answers questions about models without a server: model/describe and the
-folders below it that describe a model, and model/text. gRPC is seen by server/net, server/rpc with
+folders below it that describe a model, and model/text. The OpenAI front (client/openai) may include
+model/base. gRPC is seen by server/net, server/rpc with
 the folders in it, and the client alone; generated messages by server/rpc, model/describe and the client.
 
 Within a folder the units form no circle. A unit is X.h with X.cc: units whose files include each
@@ -27,6 +28,8 @@ MAY_SEE_MESSAGES = MAY_SEE_SERVICES + ("model/describe",)
 # What the client's command line may include of the model.
 DESCRIBES = ("model/describe", "model/accounting", "model/weights", "model/tensor", "model/config",
              "model/base/program", "model/base", "model/text")
+# What the OpenAI front may include of the model.
+BASE = ("model/base/program", "model/base")
 # Circles of units that are allowed, each with its reason.
 CIRCLES = {
     ("model/tokenizer/stream_decoder", "model/tokenizer/tokenizer"):
@@ -61,11 +64,16 @@ def complaint(includer, header, layers):
     """Why `includer` must not include `header`; None if it may."""
     top = includer.split("/", 1)[0]
     if top == "client":
-        in_cli = includer.startswith("client/cli/")
-        if header.startswith("model/") and in_cli and folder_of(header, layers) in DESCRIBES:
+        allowed = (DESCRIBES if includer.startswith("client/cli/") else
+                   BASE if includer.startswith("client/openai/") else ())
+        if header.startswith("model/") and folder_of(header, layers) in allowed:
             return None
         if header.startswith(("model/", "server/")):
-            return "client sees proto only, client/cli also what describes models"
+            return ("client sees proto only, client/cli also what describes models, client/openai "
+                    "model/base")
+        if includer.startswith("client/openai/mapping/") and header.startswith((
+                "client/openai/http/", "client/openai/routes/", "microhttpd.h")):
+            return "the mapping knows nothing of HTTP"
         return None
     here = folder_of(includer, layers)
     if here is None:
@@ -150,6 +158,8 @@ def self_test(layers):
         ("client/cpp/client.cc", "model/describe/offline.h"),
         ("client/cli/info.cc", "model/transformer_lm/transformer_lm.h"),
         ("client/cli/info.cc", "server/config/options.h"),
+        ("client/openai/main.cc", "model/describe/offline.h"),
+        ("client/openai/mapping/answer.cc", "client/openai/http/exchange.h"),
         ("model/describe/architecture.cc", "grpcpp/grpcpp.h"),
         ("model/describe/architecture.cc", "tlm/v1/language_model.grpc.pb.h"),
         ("model/describe/architecture.cc", "server/rpc/convert/convert.h"),
@@ -170,6 +180,8 @@ def self_test(layers):
         ("model/describe/architecture.cc", "tlm/v1/model_info.pb.h"),
         ("model/describe/architecture.cc", "model/accounting/flops.h"),
         ("client/cli/info.cc", "model/describe/offline.h"),
+        ("client/openai/mapping/fields.cc", "model/base/errors.h"),
+        ("client/openai/routes/front.h", "client/openai/mapping/request.h"),
         ("client/cli/info.cc", "model/config/presets.h"),
         ("client/cpp/client.cc", "grpcpp/grpcpp.h"),
         ("model/base/errors.cc", "vector"),
