@@ -1,26 +1,25 @@
 #!/usr/bin/env bash
 # Installs missing packages, builds, starts the server on loopback with the bundled model, describes
-# the model, and streams a passage. With --openai: serves the OpenAI HTTP API by two replicas behind
-# the SMG gateway, which goes to a Python environment of its own (build/smg), until Ctrl-C.
+# the model, and streams a passage. With --openai: serves the OpenAI HTTP API by tlm-openai before
+# two replicas, until Ctrl-C.
 #
 #   deploy/quickstart.sh                            stops the server at the end
 #   deploy/quickstart.sh --keep                     leaves it running
-#   deploy/quickstart.sh --openai [--port=N]        N, and N + 1 for metrics; 8000 if not given
+#   deploy/quickstart.sh --openai [--port=N]        on port N; 8080 if not given
 #   deploy/quickstart.sh ... --model=DIR            a model of your own: a directory or a GGUF file
 #
 # With TLM_BIN_DIR in the environment it takes the programs there: it installs and builds nothing.
-# TLM_SMG_DIR is another place for the gateway's environment.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-usage() { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 say() {
   if [ -t 1 ]; then printf '\n\033[1m%s\033[0m\n' "$*"; else printf '\n%s\n' "$*"; fi
 }
 fail() { echo "quickstart: $*" >&2; exit 1; }
 
 mode=passage
-port=8000
+port=8080
 model=model/demo
 while [ $# -gt 0 ]; do
   case "$1" in
@@ -33,20 +32,17 @@ while [ $# -gt 0 ]; do
   shift
 done
 case "$port" in *[!0-9]*|'') fail "--port=$port is not a number" ;; esac
-{ [ "$port" -ge 1 ] && [ "$port" -le 65534 ]; } || fail "--port=$port: from 1 to 65534"
+{ [ "$port" -ge 1 ] && [ "$port" -le 65535 ]; } || fail "--port=$port: from 1 to 65535"
 [ -f "$model/config.json" ] || [ -f "$model/model_config.json" ] || [ -f "$model" ] ||
   fail "$model: neither a GGUF file nor a directory with config.json or model_config.json"
 
-# Of the gateway; before anything is built.
-check_ports() {
-  local number
-  for number in "$port" "$((port + 1))"; do
-    if (exec 3<>"/dev/tcp/127.0.0.1/$number") 2>/dev/null; then
-      fail "port $number is in use: --port=N takes N and N + 1"
-    fi
-  done
+# Before anything is built.
+check_port() {
+  if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
+    fail "port $port is in use: --port=N takes another one"
+  fi
 }
-[ "$mode" != openai ] || check_ports
+[ "$mode" != openai ] || check_port
 
 say "1/5 packages"
 kind=build
@@ -77,11 +73,11 @@ stop() {
 trap stop EXIT
 trap 'exit 130' INT TERM
 
-# Starts a server with these flags, as the last of `processes`; its address is then in `target`.
+# Starts a server, as the last of `processes`; its address is then in `target`.
 start_server() {
   local number=${#processes[@]}
   local port_file=$run_dir/port.$number log=$run_dir/server.$number.log
-  "$bin/tlm-server" --model="$model" --port=0 --port_file="$port_file" --withdrawal_grace=0s "$@" >"$log" 2>&1 &
+  "$bin/tlm-server" --model="$model" --port=0 --port_file="$port_file" --withdrawal_grace=0s >"$log" 2>&1 &
   processes+=($!)
   # The port file appears when the server serves.
   for _ in $(seq 3000); do
@@ -96,30 +92,25 @@ start_server() {
 
 # The OpenAI API on `port`, before two replicas, until a signal.
 serve_openai() {
-  local smg=${TLM_SMG_DIR:-build/smg} log=$run_dir/smg.log url=http://127.0.0.1:$port name workers=()
-  say "3/5 the gateway SMG, in $smg"
-  [ -x "$smg/bin/python" ] || python3 -m venv "$smg" || fail "python3 -m venv $smg failed"
-  "$smg/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --retries=1 \
-    -r deploy/smg-requirements.txt >"$log" 2>&1 ||
-    fail "pip could not install deploy/smg-requirements.txt (no network?): $(tail -n 1 "$log")"
-
-  say "4/5 two replicas, and the gateway before them"
+  local log=$run_dir/tlm-openai.log url=http://127.0.0.1:$port name replicas=()
+  say "3/5 two replicas"
   for _ in 1 2; do
-    start_server --facades=vllm
-    workers+=("grpc://$target")
+    start_server
+    replicas+=("$target")
   done
-  check_ports
-  "$smg/bin/smg" launch --host=127.0.0.1 --port="$port" --prometheus-host=127.0.0.1 \
-    --prometheus-port=$((port + 1)) --policy=cache_aware --worker-urls "${workers[@]}" >"$log" 2>&1 &
+
+  say "4/5 tlm-openai before them"
+  check_port
+  "$bin/tlm-openai" --port="$port" --port_file="$run_dir/port.openai" \
+    --target="$(IFS=,; echo "${replicas[*]}")" >"$log" 2>&1 &
   processes=($! "${processes[@]}")  # ends first
   for _ in $(seq 600); do
-    curl -sf "$url/readiness" 2>/dev/null | grep -q '"healthy_workers":2' &&
-      curl -s "$url/v1/tokenizers" | grep -q '"id"' && break
-    kill -0 "${processes[0]}" 2>/dev/null || { tail -n 20 "$log" >&2; fail "SMG ended"; }
+    [ -s "$run_dir/port.openai" ] && break
+    kill -0 "${processes[0]}" 2>/dev/null || { cat "$log" >&2; fail "tlm-openai ended"; }
     sleep 0.1
   done
   name=$(curl -s "$url/v1/models" | sed -n 's/.*"id":"\([^"]*\)".*/\1/p')
-  [ -n "$name" ] || { tail -n 20 "$log" >&2; fail "SMG found no model in 60 s"; }
+  [ -n "$name" ] || { cat "$log" >&2; fail "tlm-openai names no model"; }
 
   say "5/5 a chat completion"
   local body="{\"model\": \"$name\", \"messages\": [{\"role\": \"user\", \"content\": \"Good evening, Prince.\"}], \"max_tokens\": 60}"
@@ -136,7 +127,7 @@ The OpenAI API is at $url/v1 (model $name, any API key) until Ctrl-C. In another
     openai.OpenAI().chat.completions.create(model="$name", max_tokens=60, messages=[
     {"role": "user", "content": "Good evening, Prince."}]).choices[0].message.content)'
 or a chat UI: Open WebUI with OPENAI_API_BASE_URL=$url/v1 and OPENAI_API_KEY=none.
-Replicas: ${workers[*]}; logs: $run_dir; more: deploy/fleet.md.
+Replicas: ${replicas[*]}; logs: $run_dir; more: client/openai/README.md.
 TXT
   wait -n "${processes[@]}" || true
   tail -n 5 "$run_dir"/*.log >&2

@@ -54,7 +54,7 @@ NOT_RUN = {
         "cmake --install": "needs root and systemd: tests/deploy/systemd_test.py checks the unit"},
     "deploy/fleet.md": {
         "tlm-server --model=model/demo --facades=vllm":
-            "needs SMG from PyPI: tests/integration/fleet/test_smg.py and quickstart.sh do it",
+            "needs SMG from PyPI: tests/integration/fleet/test_smg.py does it",
         "export DYN_": "needs Dynamo from PyPI: tests/integration/fleet/test_dynamo.py does it"},
     "deploy/grafana/README.md": {"deploy/grafana/render.py": "needs a Prometheus under load, and chromium"},
     "deploy/grpc-web.md": {"import { createClient": "needs a browser: tests/deploy/envoy_test.py calls as one does"},
