@@ -1,6 +1,6 @@
 # The files of `cmake --install`, by component:
 #
-#   runtime  bin/{tlm-server,tlm,tlm-keys}: all files that a machine without a GPU needs to serve
+#   runtime  bin/{tlm-server,tlm,tlm-keys,tlm-openai}: all files that a machine without a GPU needs to serve
 #   cuda     lib/tlm/libtlm_cuda.so, if it is built
 #   demo     share/tlm/demo: the bundled model
 #   docs     share/...: man pages and completions, if target tlm_docs made them
@@ -13,7 +13,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 install(FILES LICENSE DESTINATION share/doc/tlm COMPONENT runtime)
-foreach(program IN ITEMS tlm-server tlm tlm-keys)
+foreach(program IN ITEMS tlm-server tlm tlm-keys tlm-openai)
   if(TARGET ${program})
     install(TARGETS ${program} RUNTIME DESTINATION bin COMPONENT runtime)
     if(BUILD_SHARED_LIBS)

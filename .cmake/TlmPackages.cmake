@@ -67,8 +67,8 @@ set(CPACK_DEBIAN_SERVER_PACKAGE_DEPENDS "systemd | systemd-standalone-sysusers |
 set(CPACK_DEBIAN_SERVER_DESCRIPTION "gRPC server for transformer language models, and its client
 tlm-server serves a decoder-only transformer language model over gRPC, with
 continuous batching and a paged KV cache. tlm is the client for the command
-line, tlm-keys manages API keys. The service is installed, but neither enabled
-nor started.")
+line, tlm-keys manages API keys, tlm-openai serves OpenAI's HTTP API before
+servers. The service is installed, but neither enabled nor started.")
 set(CPACK_DEBIAN_SERVER_PACKAGE_CONTROL_EXTRA "${packages_dir}/conffiles;${packages_dir}/postinst"
     "${packages_dir}/prerm;${packages_dir}/postrm")
 

@@ -15,7 +15,7 @@ cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DTLM_TESTS=OFF \
   -DCMAKE_CXX_FLAGS="-ffile-prefix-map=$PWD=. -ffile-prefix-map=$build=." \
   -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON -DCMAKE_INSTALL_RPATH="$rpath" \
   -DCMAKE_EXE_LINKER_FLAGS="$rpath_kind" -DCMAKE_MODULE_LINKER_FLAGS="$rpath_kind" "$@"
-targets=(tlm-server tlm tlm-keys)
+targets=(tlm-server tlm tlm-keys tlm-openai)
 grep -q '^CMAKE_CUDA_COMPILER:' "$build/CMakeCache.txt" && targets+=(tlm_cuda)
 cmake --build "$build" ${JOBS:+--parallel "$JOBS"} --target "${targets[@]}"
 python3 -B deploy/image/stage.py "$build" /stage

@@ -22,7 +22,7 @@ import sys
 
 import sbom
 
-PROGRAMS = ("tlm-server", "tlm", "tlm-keys")
+PROGRAMS = ("tlm-server", "tlm", "tlm-keys", "tlm-openai")
 CUDA_MODULE = "libtlm_cuda.so"
 # glibc is the base's: its parts must be of one version, the loader among them.
 GLIBC_PACKAGES = {"libc6"}

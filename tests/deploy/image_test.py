@@ -115,7 +115,7 @@ class ImageTests:
             self.assertEqual(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH), 0, name)
 
     def test_programs_are_stripped(self):
-        for program in ("tlm-server", "tlm", "tlm-keys"):
+        for program in ("tlm-server", "tlm", "tlm-keys", "tlm-openai"):
             sections = subprocess.run(["readelf", "-S", str(self.root / "usr/local/bin" / program)],
                                       check=True, text=True, stdout=subprocess.PIPE).stdout
             self.assertNotIn(".symtab", sections, program)

@@ -130,7 +130,8 @@ class PackagesTest(unittest.TestCase):
             skip("package/man", "no man")
         pages = sorted((self.tree / "usr/share/man").rglob("*.gz"))
         self.assertEqual(
-            [page.name for page in pages], ["tlm.1.gz", "tlm-keys.8.gz", "tlm-server.8.gz"])
+            [page.name for page in pages],
+            ["tlm.1.gz", "tlm-keys.8.gz", "tlm-openai.8.gz", "tlm-server.8.gz"])
         for page in pages:
             shown = subprocess.run(["man", "--warnings", "--local-file", str(page)],
                                    env={**os.environ, "LC_ALL": "C.UTF-8", "MANWIDTH": "80"},
