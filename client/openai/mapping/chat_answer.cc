@@ -43,7 +43,8 @@ class ChatAnswer final : public Answer {
         include_usage_(request.include_usage),
         logprobs_(request.logprobs),
         head_(head),
-        token_bytes_(std::move(token_bytes)) {}
+        token_bytes_(std::move(token_bytes)),
+        has_regions_(request.regions()) {}
 
   absl::Status Add(size_t, v1::GenerateResponse event, std::string* stream) override {
     if (event.has_started()) {
@@ -222,7 +223,7 @@ class ChatAnswer final : public Answer {
   TokenCounts counts_;
   client::GenerateCollector collector_;  // not of a stream
   std::vector<Progress> outputs_;
-  bool has_regions_ = false;  // the server labels parts of the text
+  bool has_regions_;  // the server labels parts of the text
 };
 
 }  // namespace

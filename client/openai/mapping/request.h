@@ -48,6 +48,10 @@ struct ApiRequest {
   std::string affinity_key;
   // /v1/responses: fields of the request that the answer repeats.
   Json repeated = Json::object();
+
+  // True if the servers label the parts of the texts. Then the first part may come after some text,
+  // which may have been the beginning of markup.
+  bool regions() const { return !calls.empty() && calls[0].output().regions(); }
 };
 
 // Returns the field `model`; empty if it is absent.

@@ -30,7 +30,8 @@ class ResponsesAnswer final : public Answer {
         logprobs_(request.logprobs),
         repeated_(request.repeated),
         head_(head),
-        token_bytes_(std::move(token_bytes)) {}
+        token_bytes_(std::move(token_bytes)),
+        has_regions_(request.regions()) {}
 
   absl::Status Add(size_t, v1::GenerateResponse event, std::string* stream) override {
     if (event.has_started()) {
@@ -273,7 +274,7 @@ class ResponsesAnswer final : public Answer {
   TokenCounts counts_;
   std::vector<Item> items_;
   bool open_ = false;  // the last item goes on
-  bool has_regions_ = false;
+  bool has_regions_;
   Json pending_logprobs_ = Json::array();
   std::string reason_;
   uint64_t sequence_ = 0;

@@ -44,8 +44,8 @@ class InstallTreeTest(unittest.TestCase):
             install(folder, "--component", "runtime")
             present = files_in(pathlib.Path(folder))
         self.assertLessEqual({"bin/tlm-server", "bin/tlm"}, present)
-        allowed = {"bin/tlm-server", "bin/tlm", "bin/tlm-keys", "lib/tlm/libtlm_cuda.so",
-                   "share/doc/tlm/LICENSE"}
+        allowed = {"bin/tlm-server", "bin/tlm", "bin/tlm-keys", "bin/tlm-openai",
+                   "lib/tlm/libtlm_cuda.so", "share/doc/tlm/LICENSE"}
         self.assertEqual({name for name in present - allowed if ".so." not in name}, set())
 
     def test_command_line_runs(self):

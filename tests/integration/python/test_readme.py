@@ -40,6 +40,9 @@ NOT_RUN = {
                         "is compiled by tests/integration/languages/test_install_tree.py"),
         **dict.fromkeys(("for _, detail", "for (Any detail", "const [bytes]", "error.to_rpc_status"),
                         FRAGMENT)},
+    "client/openai/README.md": {
+        "tlm-openai --target=10.0.0.1":
+            "needs servers on other machines: tests/integration/python/test_openai_fleet.py has them here"},
     "client/python/README.md": {
         **dict.fromkeys(
             ("from typing import Literal\nfrom tlm_client", "from typing import Literal\nfrom pydantic"),

@@ -54,7 +54,8 @@ ApiRequest RequestOf(size_t calls, bool stream) {
 // An answer to reasoning, text and a tool call.
 std::vector<v1::GenerateResponse> RegionEvents() {
   return {Event(kStarted),
-          Event(R"(tokens { text: "<think>hm" regions { marker: "<think>" } regions { started {
+          Event(R"(tokens { text: "<" })"),  // may be the beginning of markup
+          Event(R"(tokens { text: "think>hm" regions { marker: "<think>" } regions { started {
               kind: REGION_KIND_REASONING } } regions { delta { kind: REGION_KIND_REASONING
               text: "hm" } } })"),
           Event(R"(tokens { text: "</think>yes" regions { marker: "</think>" }
@@ -88,6 +89,7 @@ TEST(ChatAnswerTest, ReasoningTextAndCallsAreApart) {
 
 TEST(ChatAnswerTest, TheDeltasOfAStreamJoinToTheWholeAnswer) {
   ApiRequest request = RequestOf(1, true);
+  request.calls[0].mutable_output()->set_regions(true);
   request.include_usage = true;
   const auto answer = MakeChatAnswer(request, kHead, TextOfId);
   std::string stream;
