@@ -79,7 +79,7 @@ class ResponsesAnswer final : public Answer {
  private:
   std::string Status() const { return reason_ == "stop" ? "completed" : "incomplete"; }
 
-  void Send(const std::string& type, Json fields, std::string* stream) {
+  void Send(const std::string& type, const Json& fields, std::string* stream) {
     if (!stream_) return;
     Json event = {{"type", type}, {"sequence_number", sequence_++}};
     event.update(fields);
@@ -153,7 +153,7 @@ class ResponsesAnswer final : public Answer {
   }
 
   // The members that events of the open item have.
-  Json Place(Json more) const {
+  Json Place(const Json& more) const {
     Json place = {{"item_id", items_.back().id}, {"output_index", items_.size() - 1}};
     place.update(more);
     return place;
@@ -263,7 +263,7 @@ class ResponsesAnswer final : public Answer {
     }
     Send(
         kind == ItemKind::kMessage ? "response.output_text.delta" : "response.reasoning_text.delta",
-        std::move(delta), stream);
+        delta, stream);
   }
 
   const bool stream_;
