@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "absl/time/clock.h"
+#include "model/base/thread_name.h"
 
 namespace tlm::openai {
 namespace {
@@ -107,6 +108,7 @@ void ConnectionTable::OnClosed(uint64_t id) {
 }
 
 void ConnectionTable::Run() {
+  NameThisThread("connections");
   std::array<epoll_event, 64> events;
   absl::Time next_check = absl::Now();
   while (true) {

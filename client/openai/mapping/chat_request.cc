@@ -123,7 +123,7 @@ absl::StatusOr<ApiRequest> ReadChatRequest(const Json& body_json, const ModelTra
   RefuseOthers(&body);
   body.RefuseUnknown();
   if (!reading.status.ok()) return reading.status;
-  if (model.regions) request.mutable_output()->set_regions(true);
+  request.mutable_output()->set_regions(model.regions);
   api.calls.push_back(std::move(request));
   return api;
 }

@@ -224,7 +224,7 @@ absl::StatusOr<ApiRequest> ReadResponsesRequest(const Json& body_json, const Mod
   RefuseStored(&body);
   body.RefuseUnknown();
   if (!reading.status.ok()) return reading.status;
-  if (model.regions) request.mutable_output()->set_regions(true);
+  request.mutable_output()->set_regions(model.regions);
   api.repeated = Repeated(body_json);
   api.calls.push_back(std::move(request));
   return api;

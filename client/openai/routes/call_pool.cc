@@ -4,6 +4,8 @@
 #include <system_error>
 #include <utility>
 
+#include "model/base/thread_name.h"
+
 namespace tlm::openai {
 
 CallPool::~CallPool() {
@@ -41,6 +43,7 @@ void CallPool::StartThreadsLocked() {
 }
 
 void CallPool::Run() {
+  NameThisThread("call");
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });

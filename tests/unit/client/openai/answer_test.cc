@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -115,6 +116,32 @@ TEST(ChatAnswerTest, TheDeltasOfAStreamJoinToTheWholeAnswer) {
   EXPECT_EQ(arguments, "{}");
   EXPECT_EQ(events[events.size() - 2]["choices"][0]["finish_reason"], "tool_calls");
   EXPECT_EQ(events.back()["usage"]["completion_tokens"], 5);
+}
+
+TEST(ResponsesAnswerTest, ItemsAreTypedAndTheirDeltasJoin) {
+  ApiRequest request = RequestOf(1, true);
+  request.calls[0].mutable_output()->set_regions(true);
+  const auto answer = MakeResponsesAnswer(request, kHead, TextOfId);
+  std::string stream;
+  for (const auto& event : RegionEvents()) ASSERT_TRUE(answer->Add(0, event, &stream).ok());
+  stream += answer->EndOfStream();
+  const std::vector<Json> events = EventsOf(stream);
+  std::map<std::string, std::string> deltas;
+  for (size_t i = 0; i < events.size(); ++i) {
+    EXPECT_EQ(events[i]["sequence_number"], i);
+    deltas[events[i]["type"]] += events[i].value("delta", "");
+  }
+  EXPECT_EQ(deltas["response.reasoning_text.delta"], "hm");
+  EXPECT_EQ(deltas["response.output_text.delta"], "yes");
+  EXPECT_EQ(deltas["response.function_call_arguments.delta"], "{}");
+  const Json& response = events.back()["response"];
+  EXPECT_EQ(response["status"], "completed");
+  EXPECT_EQ(response["output"].size(), 3U);
+  EXPECT_EQ(response["output"][0]["content"][0]["text"], "hm");
+  EXPECT_EQ(response["output"][1]["content"][0]["text"], "yes");
+  EXPECT_EQ(response["output"][2]["call_id"], "abc");
+  EXPECT_EQ(response["usage"]["total_tokens"], 8);
+  EXPECT_EQ(Written(response), Written(Json::parse(answer->Body())));
 }
 
 TEST(ChatAnswerTest, AnOutputThatWasNotAnnouncedIsAnError) {
