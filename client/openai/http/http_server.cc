@@ -127,13 +127,15 @@ class MicroHttpServer final : public HttpServer {
     return live_->exchanges.size();
   }
 
-  void Stop(absl::Duration patience) override {
+  void Stop(absl::Duration drain_timeout) override {
     stopping_ = true;
     quiesced_ = MHD_quiesce_daemon(daemon_);
     const auto none_left = [this] { return live_->exchanges.empty(); };
     {
       std::unique_lock<std::mutex> lock(live_->mutex);
-      if (live_->changed.wait_for(lock, absl::ToChronoMilliseconds(patience), none_left)) return;
+      if (live_->changed.wait_for(lock, absl::ToChronoMilliseconds(drain_timeout), none_left)) {
+        return;
+      }
     }
     std::vector<std::shared_ptr<Exchange>> running;
     {

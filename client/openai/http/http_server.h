@@ -54,9 +54,9 @@ class HttpServer {
   virtual size_t connections() const = 0;
   virtual size_t exchanges() const = 0;
 
-  // Accepts no more connections; answers close theirs. Waits up to `patience` for the exchanges,
-  // then cancels the others and waits for their end.
-  virtual void Stop(absl::Duration patience) = 0;
+  // Accepts no more connections; answers close theirs. Waits up to `drain_timeout` for the
+  // exchanges, then cancels the others and waits for their end.
+  virtual void Stop(absl::Duration drain_timeout) = 0;
 };
 
 }  // namespace tlm::openai
