@@ -39,7 +39,8 @@ class QuickstartTest(unittest.TestCase):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
         self.addCleanup(connection.close)
         connection.request("POST", "/v1/chat/completions", json.dumps({
-            "model": "demo", "max_tokens": 5, "messages": [{"role": "user", "content": "Hi"}]}),
+            "model": "demo", "max_tokens": 5, "temperature": 0,
+            "messages": [{"role": "user", "content": "Hi"}]}),
             {"content-type": "application/json"})
         return json.loads(connection.getresponse().read())
 
