@@ -2,6 +2,7 @@
 the loss of a replica."""
 
 import concurrent.futures
+import itertools
 import os
 import random
 import threading
@@ -94,13 +95,13 @@ class RoutingTest(WorkersTest):
 class LossTest(WorkersTest):
     """A replica is killed while Dynamo streams from it."""
 
-    STREAMS = 200
+    STREAMS = 50  # before the kill at least, and after it
     AT_A_TIME = 24
 
     def body_of(self, index):
         rnd = random.Random(index)
         text = " ".join(rnd.choices(["the", "prince", "army", "letter", "snow", "Moscow"], k=12))
-        body = {"model": "demo", "max_tokens": rnd.randrange(60, 240), "seed": index,
+        body = {"model": "demo", "max_tokens": rnd.randrange(100, 400), "seed": index,
                 "stream": True, "temperature": rnd.choice([0, 0.7, 1, 1.5]),
                 "top_p": rnd.choice([1, 0.9]),
                 # Of one character: a longer one is not found if the loss splits it.
@@ -110,28 +111,39 @@ class LossTest(WorkersTest):
 
     def ask(self, index):
         body = self.body_of(index)
-        answer = self.api.ask(cases.PATHS["completions" if "prompt" in body else "chat"], body)
-        self.ended.release()
-        return answer
+        return index, self.api.ask(cases.PATHS["completions" if "prompt" in body else "chat"], body)
+
+    def ask_until_the_loss(self):
+        """One stream after the other, until enough have begun after the kill."""
+        answers = []
+        for index in self.indices:
+            answers.append(self.ask(index))
+            self.ended.release()
+            if self.killed.is_set() and not self.left.acquire(blocking=False):
+                return answers
 
     def test_streams_go_on_at_the_other_replica(self):
-        bodies = [self.body_of(index) for index in range(self.STREAMS)]
-        self.ended = threading.Semaphore(0)
+        self.indices = itertools.count()  # next() of it is atomic
+        self.ended, self.left = threading.Semaphore(0), threading.Semaphore(self.STREAMS)
+        self.killed = threading.Event()
         with concurrent.futures.ThreadPoolExecutor(self.AT_A_TIME) as threads:
-            asked = [threads.submit(self.ask, index) for index in range(self.STREAMS)]
-            for _ in range(self.STREAMS // 4):
-                self.ended.acquire()
-            gateway_test.await_any(self.replicas[:1],
-                                   lambda replica: replica.load().running_sequences > 2)
-            self.replicas[0].kill()
-            answers = [each.result() for each in asked]
+            asked = [threads.submit(self.ask_until_the_loss) for _ in range(self.AT_A_TIME)]
+            try:
+                for _ in range(self.STREAMS):
+                    self.ended.acquire()
+                gateway_test.await_any(self.replicas[:1],
+                                       lambda replica: replica.load().running_sequences > 4)
+                self.replicas[0].kill()
+            finally:
+                self.killed.set()
+            answers = [answer for each in asked for answer in each.result()]
         migrated = observed_server.Samples(self.api.get("/metrics")[1]).sum(
             "dynamo_frontend_model_migration_total", migration_type="ongoing_request")
         print(f"{migrated:.0f} streams went on at the other replica")
         self.assertGreater(migrated, 0)
         differing = []
-        for index, (body, answer) in enumerate(zip(bodies, answers)):
-            direct = cases.direct_answer(self.replicas[1].model, body)
+        for index, answer in answers:
+            direct = cases.direct_answer(self.replicas[1].model, self.body_of(index))
             if [(output.text, output.finish) for output in answer.outputs] != [
                     (output.text, output.finish) for output in direct.outputs] or answer.error:
                 differing.append(difference(index, answer, direct))
