@@ -42,17 +42,8 @@ class ServerProcess:
         self._process = None
 
     def keep_ports(self):
-        """Reserves ports before the first start that are still free at a restart: the system gives
-        them to no process that asks for any port."""
-        with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
-            first = int(file.read().split()[0])
-        with contextlib.ExitStack() as taken:
-            for name in self._ports:
-                while self._ports[name] == 0:
-                    listener = taken.enter_context(socket.socket())
-                    with contextlib.suppress(OSError):
-                        listener.bind(("127.0.0.1", random.randrange(first // 2, first)))
-                        self._ports[name] = listener.getsockname()[1]
+        """Reserves ports before the first start that are still free at a restart."""
+        self._ports = dict(zip(self._ports, free_ports(len(self._ports)), strict=True))
 
     def start(self):
         """Returns when the server serves. RuntimeError with its log if it does not."""
@@ -122,6 +113,21 @@ class ServerProcess:
     def signal(self, number):
         self._process.send_signal(number)
 
+    @contextlib.contextmanager
+    def paused(self):
+        """Inside, no thread of the process runs."""
+        self.pause()
+        try:
+            yield
+        finally:
+            self.signal(signal.SIGCONT)
+
+    def pause(self):
+        """Stops the process until SIGCONT: returns when its last thread has stopped, which the
+        signal does not wait for."""
+        self.signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
     def terminate(self):
         """Sends SIGTERM and returns at once."""
         self.signal(signal.SIGTERM)
@@ -154,10 +160,23 @@ class ServerProcess:
         return self.folder / "log"
 
 
+def free_ports(count):
+    """Ports that no program listens on, and that the system gives to no program that asks for any
+    port: those of a connection or of another test."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
+        first = int(file.read().split()[0])
+    ports = []
+    with contextlib.ExitStack() as taken:
+        while len(ports) < count:
+            listener = taken.enter_context(socket.socket())
+            with contextlib.suppress(OSError):
+                listener.bind(("127.0.0.1", random.randrange(first // 2, first)))
+                ports.append(listener.getsockname()[1])
+    return ports
+
+
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    return free_ports(1)[0]
 
 
 def read(file):

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import signal
 import socket
 import threading
 import time
@@ -222,9 +221,8 @@ class UnknownFieldsTest(OpenAiTest):
         self.assertEqual(self.chat(audio={"voice": "x"}).status, 400)
 
 
-class ConnectionsTest(OpenAiTest):
-    FRONT_FLAGS = ("--request_timeout=1s", "--idle_timeout=2s", "--max_calls=8",
-                   "--max_queued_calls=0")
+class SocketTest(OpenAiTest):
+    """Tests that write their requests to sockets of their own."""
 
     def send(self, text):
         raw = socket.create_connection(("127.0.0.1", self.front.port), timeout=SECONDS)
@@ -239,20 +237,21 @@ class ConnectionsTest(OpenAiTest):
                          "Content-Type: application/json\r\n"
                          f"Content-Length: {len(body)}\r\n\r\n{body}")
 
+    def running_calls(self):
+        return metric(self.front, "tlm_openai_running_calls")
+
+
+class ConnectionsTest(SocketTest):
+    FRONT_FLAGS = ("--max_calls=8", "--max_queued_calls=0")
+
     @contextlib.contextmanager
     def stopped_server(self):
         """The server computes nothing meanwhile: no call ends by itself."""
         self.assertEqual(self.complete().status, 200)  # the front knows the model
         # An answer is read before its thread is free again.
         self.assertTrue(eventually(lambda: self.running_calls() == 0))
-        self.server.signal(signal.SIGSTOP)
-        try:
+        with self.server.paused():
             yield
-        finally:
-            self.server.signal(signal.SIGCONT)
-
-    def running_calls(self):
-        return metric(self.front, "tlm_openai_running_calls")
 
     def test_closing_the_connection_cancels_a_call_that_waits(self):
         for stream in (False, True):
@@ -270,25 +269,6 @@ class ConnectionsTest(OpenAiTest):
         raw.close()
         self.assertTrue(eventually(lambda: metric(self.front, gone) == before + 1))
 
-    def test_a_request_that_arrives_slowly_is_closed(self):
-        for text in ("POST /v1/completions HTTP/1.1\r\nHost: x\r\n",
-                     "POST /v1/completions HTTP/1.1\r\nContent-Length: 1000\r\n"
-                     "Content-Type: application/json\r\n\r\n{"):
-            raw = self.send(text)
-            raw.settimeout(0.2)
-            end = time.monotonic() + SECONDS
-            closed = False
-            while not closed and time.monotonic() < end:
-                with contextlib.suppress(TimeoutError):
-                    try:
-                        raw.sendall(b"a")
-                        closed = raw.recv(1000) == b""
-                    except OSError as error:
-                        if isinstance(error, TimeoutError):
-                            raise
-                        closed = True
-            self.assertTrue(closed)
-
     def test_too_many_calls_are_refused_with_a_time(self):
         with self.stopped_server():
             raws = [self.start() for _ in range(8)]
@@ -301,6 +281,30 @@ class ConnectionsTest(OpenAiTest):
                 raw.close()
             self.assertTrue(eventually(lambda: self.running_calls() == 0))
         self.assertEqual(self.complete().status, 200)
+
+
+class SlowRequestsTest(SocketTest):
+    FRONT_FLAGS = ("--request_timeout=1s",)
+
+    def test_a_request_that_arrives_slowly_is_closed(self):
+        for text in ("POST /v1/completions HTTP/1.1\r\nHost: x\r\n",
+                     "POST /v1/completions HTTP/1.1\r\nContent-Length: 1000\r\n"
+                     "Content-Type: application/json\r\n\r\n{"):
+            begin = time.monotonic()
+            raw = self.send(text)
+            raw.settimeout(0.2)
+            closed = False
+            while not closed and time.monotonic() < begin + SECONDS:
+                with contextlib.suppress(TimeoutError):
+                    try:
+                        raw.sendall(b"a")
+                        closed = raw.recv(1000) == b""
+                    except OSError as error:
+                        if isinstance(error, TimeoutError):
+                            raise
+                        closed = True
+            self.assertTrue(closed)
+            self.assertGreater(time.monotonic() - begin, 1)
 
 
 class MetricsTest(OpenAiTest):
@@ -327,6 +331,7 @@ class MetricsTest(OpenAiTest):
             self.assertTrue(eventually(
                 lambda: metric(self.front, "tlm_openai_connections") >= count))
             self.assertEqual(self.chat().status, 200)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -13,7 +13,7 @@ import urllib.request
 
 import grpc
 
-from server_process import ServerProcess, free_port
+from server_process import ServerProcess, free_ports
 from support import details_of, request
 from tlm_server import BIN_DIR, DEMO_MODEL, TlmServer, run_server
 
@@ -45,7 +45,7 @@ class LoadingServer(ServerProcess):
         # Looked for first: opening a pipe blocks until its other end is opened.
         self._pipe = folder / "libcuda.so.1"
         os.mkfifo(self._pipe)
-        self.port, self.admin_port = free_port(), free_port()
+        self.port, self.admin_port = free_ports(2)
         super().__init__(BIN_DIR / "tlm-server", f"--model={model}", f"--port={self.port}",
                          f"--admin_port={self.admin_port}", *flags, ports=("admin", "metrics"),
                          environment={"LD_LIBRARY_PATH": str(folder)})

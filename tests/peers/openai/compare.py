@@ -68,7 +68,8 @@ class LibraryTest(unittest.TestCase):
             for choice in chunk.choices for part in choice.delta.tool_calls or [])
         self.assertEqual(arguments, call.function.arguments)
         answer = self.client.chat.completions.create(
-            **self.common, max_tokens=5, tools=[TOOL], tool_choice="none", messages=[
+            **self.common, max_tokens=5, tools=[TOOL], tool_choice="none",
+            extra_body={"ignore_eos": True}, messages=[
                 *MESSAGES, choice.message.model_dump(exclude_none=True),
                 {"role": "tool", "tool_call_id": call.id, "content": "snow"}])
         self.assertEqual(answer.usage.completion_tokens, 5)
@@ -110,7 +111,8 @@ class LibraryTest(unittest.TestCase):
         done = next(event for event in events
                     if event.type == "response.function_call_arguments.done")
         self.assertEqual(done.arguments, call.arguments)
-        fields |= {"tool_choice": "none", "max_output_tokens": 5, "input": [
+        fields |= {"tool_choice": "none", "max_output_tokens": 5,
+                   "extra_body": {"ignore_eos": True}, "input": [
             {"role": "user", "content": "Good evening"},
             *(item.model_dump(exclude_none=True) for item in whole.output),
             {"type": "function_call_output", "call_id": call.call_id, "output": "snow"}]}
