@@ -242,16 +242,19 @@ class ShutdownTest(ServerTest):
                 self.assertTrue(eventually(
                     lambda: metric(front, "tlm_openai_running_calls") == 1))
                 front.process.terminate()
-                self.assertTrue(eventually(lambda: self.says_that_it_ends(other)))
+                self.assertTrue(eventually(lambda: self.closes_after_its_answer(other)))
             events = events_of(running.getresponse().read().decode())
             self.assertEqual(events[-1], "[DONE]")
             self.assertEqual(json.loads(events[-2])["choices"][0]["finish_reason"], "length")
             self.assertEqual(front.process.wait(SECONDS), 0)
 
     @staticmethod
-    def says_that_it_ends(connection):
-        connection.request("GET", "/health")
-        return "the program ends" in connection.getresponse().read().decode()
+    def closes_after_its_answer(connection):
+        """A program that ends does."""
+        connection.request("GET", "/metrics")
+        response = connection.getresponse()
+        response.read()
+        return response.getheader("connection") == "close"
 
     def test_the_command_line_is_checked(self):
         for flags, words in ((("--host=0.0.0.0",), "--insecure"), (("--port=70000",), "65535"),

@@ -20,7 +20,10 @@ def run(*arguments):
     return subprocess.Popen(
         [SOURCE_DIR / "deploy" / "quickstart.sh", "--openai", *arguments],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        start_new_session=True, env=os.environ | {"TLM_BIN_DIR": str(BIN_DIR)})
+        start_new_session=True,
+        # Tests in the background of a script inherit that SIGINT is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        env=os.environ | {"TLM_BIN_DIR": str(BIN_DIR)})
 
 
 class QuickstartTest(unittest.TestCase):
@@ -57,8 +60,8 @@ class QuickstartTest(unittest.TestCase):
         self.assertIn(f"http://127.0.0.1:{self.port}/v1", text)
         self.assertEqual(self.ask()["usage"]["completion_tokens"], 5)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-        process.stdout.read()
-        self.assertEqual(process.wait(SECONDS), 130)
+        rest = process.stdout.read()
+        self.assertEqual(process.wait(SECONDS), 130, rest)
         with self.assertRaises(OSError):
             self.ask()
         with self.assertRaises(ProcessLookupError):
